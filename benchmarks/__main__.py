@@ -1,7 +1,7 @@
 """
-Benchmarks all models beside their peers, one process each, for the pages of performance in docs/.
+Benchmarks all models and their peers, one process each, for the pages of performance in docs/.
 
-    python benchmarks                          all of it, as Markdown
+    python benchmarks                          all tables, as Markdown
     python benchmarks inference resnet50 vgg19 --threads 1 2
     python benchmarks training --write         and into the page
     python benchmarks quantized                networks in bytes
@@ -273,7 +273,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def machine() -> str:
-    """The machine, compiler and packages behind the figures."""
+    """The machine, compiler and packages of the measurement."""
     from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates
 
@@ -363,7 +363,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="at least, for each model")
     parser.add_argument("--accuracy", action="store_true", help="errors against double precision")
     parser.add_argument("--only", default="", metavar="REGEX", help="operators of such names")
-    parser.add_argument("--json", metavar="FILE", help="what was found of operators, in whole")
+    parser.add_argument("--json", metavar="FILE", help="all results of operators")
     parser.add_argument("--write", action="store_true", help="into the pages of docs/")
     arguments = parser.parse_args()
     for kind in [arguments.kind] if arguments.kind else list(KINDS):

@@ -37,7 +37,7 @@ def _classifier(name: str) -> Architecture:
 
 def _timm(name: str, size: int = 224) -> Architecture:
     def make(timm: Any) -> Any:
-        timm.layers.set_fused_attn(False)  # Whose export asks for a newer opset.
+        timm.layers.set_fused_attn(False)  # The export of fused attention requires a newer opset.
         return timm.create_model(name, pretrained=False, exportable=True)
 
     return Architecture("timm", make, {"x": (1, 3, size, size)})
@@ -111,10 +111,10 @@ def missing(name: str) -> str:
 
 def exported(name: str) -> onnx.ModelProto:
     """The network as ONNX, for inference."""
-    import torch  # Not needed to say what there is.
+    import torch  # Listing the networks does not need PyTorch.
 
     torch.manual_seed(0)
-    torch.backends.mha.set_fastpath_enabled(False)  # Its one operator has no export.
+    torch.backends.mha.set_fastpath_enabled(False)  # The fast path's operator cannot be exported.
     each = ARCHITECTURES[name]
     network = each.make(import_module(each.package)).eval()
 

@@ -36,8 +36,9 @@ def saved(name: str, folder: Path) -> Path:
 
 class Theirs:
     """
-    onnxruntime with a cache: the outputs `present` of a run are the inputs `past` of the next,
-    without copies.
+    onnxruntime with a cache.
+
+    The outputs `present` of a run are the inputs `past` of the next, without copies.
     """
 
     def __init__(self, path: Path, net: Language, threads: int) -> None:
@@ -80,7 +81,7 @@ def timed(advance: Advance, tokens: list[int]) -> tuple[float, np.ndarray[Any, A
 
 
 def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Decodes the same text by both, alternately; the fastest round of each token counts."""
+    """Decodes the same text by both, alternately; the fastest round counts for each token."""
     net = LANGUAGES[name]
     ours = popgraph.Decoder(path, max_length=1024, threads=arguments.threads)
 

@@ -1,10 +1,10 @@
 """
-Hashes the C of the benchmark networks, so that a redesign can show that it changes none of it.
+Hashes the C of the benchmark networks, to show that a redesign does not change it.
 
-A line for each network, machine and number of threads: the hash of all translation units that would
-be compiled. Nothing is compiled, and nothing of this machine is in the text.
+Prints a line for each network, machine and number of threads: the hash of all translation units.
+Nothing is compiled, and the text does not depend on this machine.
 
-    python benchmarks/hashes.py --write before.txt       of all networks, hours on one core
+    python benchmarks/hashes.py --write before.txt       all networks, hours on one core
     python benchmarks/hashes.py --quick                  a few networks and machines, two minutes
     python benchmarks/hashes.py --against before.txt     the lines that differ; fails if any does
 """
@@ -59,13 +59,13 @@ QUICK = (
     *("inference/encoder_4x256_dynamic", "inference/gru_16x64x128"),
     *("training/lenet", "training/transformer"),
 )
-"""Networks that reach every kernel emitter between them."""
+"""Networks that together reach every kernel emitter."""
 QUICK_MACHINES = ("avx2", "zen4")
 DIGITS = 16
-"""The printed digits of a hash."""
+"""Printed digits of a hash."""
 
 Task = Callable[[], tuple[ModuleOp, Compilation, Options]]
-"""Loads a network anew, and says how it is to be compiled."""
+"""Loads a fresh module of a network, with its weights and options."""
 
 
 class Case(NamedTuple):
@@ -97,7 +97,7 @@ def task_of(network: str) -> tuple[ModuleOp, Compilation, Options]:
     if kind == "inference":
         module, compilation = load(model(name))
         return module, compilation, Options()
-    from training import Trained  # PyTorch is not needed for the others.
+    from training import Trained  # Other networks do not need PyTorch.
 
     return Trained(name).task()
 

@@ -99,7 +99,7 @@ def types_of(path: Path) -> Types:
 
 def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """All measurements of a model."""
-    cold, warm = startup(path), startup(path)  # the second finds its program in the cache
+    cold, warm = startup(path), startup(path)  # The second one finds its program in the cache.
     types = types_of(path)
     from popgraph.compiler import load
     from popgraph.measure import timing
@@ -142,7 +142,7 @@ def main() -> None:
         os.environ["POPGRAPH_CACHE_DIR"] = str(Path(folder) / "cache")
         path = Path(folder) / "model.onnx"
         onnx.save(model(arguments.name), path)
-        time.sleep(SETTLED)  # A newer file is read at every start: it may still change.
+        time.sleep(SETTLED)  # A brand-new file may still change, so every start reads it again.
         if arguments.profile:
             print(profile(arguments, path))
         else:

@@ -1,12 +1,12 @@
 """
-Counts instructions of the generated code, and compares with the counts that were kept.
+Counts instructions of the generated code, and compares with stored counts.
 
-Two counts for a step of each of a few small models. One is made of the final IR, without any tool:
-operations on floats and memory in the loops of all kernels. The other is of the processor's
-instructions, counted by valgrind; it depends on the compiler, which is noted beside it.
+There are two counts per step of a few small models. One is computed from the final IR: operations
+on floats and memory in the loops of all kernels. The other is the processor's instructions,
+counted by valgrind; it depends on the compiler, whose version is stored with it.
 
     python benchmarks/instructions.py            compare with benchmarks/instructions.json
-    python benchmarks/instructions.py --write    keep the new counts
+    python benchmarks/instructions.py --write    store the new counts
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def model(name: str, folder: Path) -> Path:
 
 
 def lstm(steps: int, units: int) -> onnx.ModelProto:
-    """A layer for one sequence, whose inputs are as wide as it is."""
+    """An LSTM layer for one sequence, with as many input features as units."""
     rng = np.random.default_rng(0)
     shapes = {"w": (1, 4 * units, units), "r": (1, 4 * units, units), "b": (1, 8 * units)}
     drawn = {name: 0.1 * rng.standard_normal(shape) for name, shape in shapes.items()}
@@ -83,9 +83,9 @@ def lstm(steps: int, units: int) -> onnx.ModelProto:
 
 def static_count(name: str) -> dict[str, int]:
     """
-    Operation counts of one step from the loops of its kernels, with vectors of 32 bytes (halves:
+    Operation counts of one step, from the loops of its kernels.
 
-    64).
+    Vectors have 32 bytes, for halves 64.
     """
     with tempfile.TemporaryDirectory() as folder:
         module, compilation = load(model(name, Path(folder)))

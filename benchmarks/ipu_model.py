@@ -1,10 +1,10 @@
 """
-Compares what the model of IPUs says with what was published, for docs/ipu-model.md.
+Compares the model of IPUs with published figures, for docs/ipu-model.md.
 
-    python benchmarks/ipu_model.py              all of it, as Markdown
+    python benchmarks/ipu_model.py              all tables, as Markdown
     python benchmarks/ipu_model.py products     one table of three: products, inference, training
 
-Nothing is measured here: the model says the same on every machine.
+Nothing is measured: the model's results are the same on every machine.
 """
 
 from __future__ import annotations

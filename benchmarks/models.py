@@ -46,7 +46,7 @@ def model(name: str) -> ModelProto:
         return halved(name, model)
     if name in architectures.ARCHITECTURES:
         return architectures.exported(name)
-    from networks import exported  # PyTorch is not needed for the others
+    from networks import exported  # Other networks do not need PyTorch.
 
     return exported(name)
 
@@ -94,7 +94,7 @@ def with_random_weights(model: ModelProto, seed: int = 0) -> ModelProto:
         for position, name in enumerate(node.input):
             uses.setdefault(name, (node.op_type, position))
     for node in nodes:
-        if node.op_type == "Unsqueeze":  # What scales channels gets its axes so.
+        if node.op_type == "Unsqueeze":  # Scales of channels are unsqueezed.
             uses[node.input[0]] = uses[node.output[0]]
     made = [
         numpy_helper.from_array(weight(shape, *uses.get(name, ("", 0)), rng), name)

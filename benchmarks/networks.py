@@ -125,7 +125,7 @@ def efficientnet_lite0() -> nn.Module:
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)]
     network = nn.Sequential(*layers)
     for module in network.modules():
-        if isinstance(module, nn.Conv2d):  # what PyTorch draws makes deep activations vanish
+        if isinstance(module, nn.Conv2d):  # With PyTorch's defaults, deep activations vanish.
             nn.init.kaiming_normal_(module.weight)
     return network
 

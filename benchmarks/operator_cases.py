@@ -19,10 +19,9 @@ class Case:
     """
     One node, alone in a model.
 
-    An input is a text, `i64 8x128 <1000`: its element type (f32 if none), shape, and the number
-    below which integers are; with `!` before, it is an initializer. Arrays are initializers, too,
-    and None is an input that is absent. Numbers without a bound are normal, or in `(0, 1)` after
-    `+`.
+    An input is a text such as `i64 8x128 <1000`: element type (default f32), shape, and an upper
+    bound of integers. A prefix `!` marks an initializer; arrays are initializers, too. None is an
+    absent input. Elements without a bound are normally distributed, with `+` in (0, 1).
     """
 
     operator: str
@@ -833,7 +832,7 @@ CONTRIBUTED_BESIDE = [
 
 
 def _tree() -> Case:
-    """Complete trees, as the operator of the fifth version of ai.onnx.ml has them."""
+    """Complete trees in the form of TreeEnsemble (ai.onnx.ml 5)."""
     rng = np.random.default_rng(0)
     count, inner = 100, 63
     total, leaves = count * inner, count * (inner + 1)
@@ -881,7 +880,7 @@ CASES: tuple[Case, ...] = (
     *CONTRIBUTED_BESIDE,
     *RARE,
 )
-"""All of them."""
+"""All cases."""
 
 TRAINING = "ai.onnx.preview.training"
 SEQUENCES = ("At", "Construct", "Empty", "Erase", "Insert", "Length", "Map")
@@ -895,9 +894,9 @@ ABSENT = frozenset(
     }
 )
 """
-Operators that compile, but that onnxruntime has no schema of, or that run a whole network.
+Compiled operators without a case: onnxruntime lacks them, or they run a whole network.
 
-Those on sequences compute nothing of their own; TfIdfVectorizer has no case yet.
+Sequence operators compute nothing; TfIdfVectorizer has no case yet.
 """
 
 INTEGERS = "exact, in floats; the machine's dot products of integers are not used yet"

@@ -33,7 +33,7 @@ def measure(case: Case, seconds: float, rounds: int) -> dict[str, Any]:
     try:
         runs.append(ready(PEERS[PEER], proto, inputs, 1))
         runs[1]()
-    except Exception as error:  # whatever it is that its kernels throw
+    except Exception as error:  # Kernels of onnxruntime raise any exception.
         return said | {"refused": first_line(error)}
     contestants = [Contestant(name, run) for name, run in zip(("ours", PEER), runs, strict=True)]
     race(contestants, threads=1, seconds=seconds, rounds=rounds)

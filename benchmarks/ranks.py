@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from turns import Contestant, take_turns
+from rounds import Contestant, answer_rounds
 
 if TYPE_CHECKING:
     from popgraph.measure.scale import Trained
@@ -66,7 +66,7 @@ def own_steps(arguments: argparse.Namespace) -> None:
     if here.is_first:
         here.barrier(patient=True)
     ready = found_here(step, here, arrays, arguments) if here.size > 1 else {}
-    take_turns(
+    answer_rounds(
         arguments.folder,
         here.is_first,
         ready,
@@ -129,7 +129,7 @@ def their_steps(arguments: argparse.Namespace) -> None:
 
     is_first = distributed.get_rank() == 0
     how = (arguments.seconds, distributed.barrier, agreed, gathered)
-    take_turns(arguments.folder, is_first, {}, lambda: timed(step, *how))
+    answer_rounds(arguments.folder, is_first, {}, lambda: timed(step, *how))
     distributed.destroy_process_group()
 
 
@@ -140,9 +140,7 @@ def timed(
     agreed: Callable[[int], int],
     gathered: Callable[[float], list[float]],
 ) -> dict[str, float]:
-    """
-    The wall-clock time of a step, and its processor time on all ranks, which run the same number.
-    """
+    """Wall time of a step, and CPU time on all ranks, which run the same number of steps."""
     step()
     barrier()
     start = time.perf_counter()
@@ -204,8 +202,8 @@ def scaled(name: str, batch: int, file: Path, rounds: int) -> str:
     trained = Trained(name, replace(case, shape=(batch, *case.shape[1:])))
     step = Step(*trained.task()).measured(rounds)
     found = {
-        told: predictions(step, Network(rate / 8, LATENCY, ADDITION), MOST_RANKS)
-        for told, rate in BANDWIDTHS.items()
+        bandwidth: predictions(step, Network(rate / 8, LATENCY, ADDITION), MOST_RANKS)
+        for bandwidth, rate in BANDWIDTHS.items()
     }
     title = f"{name}, batch {batch} per rank: efficiency in %, by ranks (powers of 2)"
     file.write_text(svg(efficiency_chart(title, found)) + "\n")
@@ -228,11 +226,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         try:
             for row in ROWS:
                 running.append(started(arguments, Path(folder) / str(len(running)), row))
-            turns = [[one.turn() for one in running] for _ in range(arguments.rounds)]
+            rounds = [[one.round() for one in running] for _ in range(arguments.rounds)]
         finally:
             for one in running:
                 one.end()
-    best = [min(found, key=lambda one: one["seconds"]) for found in zip(*turns, strict=True)]
+    best = [min(found, key=lambda one: one["seconds"]) for found in zip(*rounds, strict=True)]
     rows = {row.name: found for row, found in zip(ROWS, best, strict=True)}
     return {
         "model": arguments.name,
@@ -252,8 +250,9 @@ def checked(ready: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[st
     """
     from popgraph.measure.scale import Network, Span, Step, cores_here
 
-    told = ready[0]["step"]
-    step = Step(told["alone"], tuple(Span(**one) for one in told["spans"]), told["rest"])
+    measured = ready[0]["step"]
+    spans = tuple(Span(**one) for one in measured["spans"])
+    step = Step(measured["alone"], spans, measured["rest"])
     alone = ready[0]["alone"]
     rows = [model_row(1, step.alone, alone)]
     for row, one, times in zip(ROWS, ready, found, strict=True):
@@ -286,7 +285,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="?", help="one of training.py; unasked those published")
     parser.add_argument("--batch", type=int, default=0, help="samples of all ranks")
-    parser.add_argument("--seconds", type=float, default=2, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds of a round")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
         "--scale", type=Path, metavar="FILE.svg", help="predict many ranks instead, as a chart"

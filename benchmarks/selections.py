@@ -1,9 +1,9 @@
 """
 Benchmarks models whose sizes depend on data against onnxruntime, one thread, as JSON.
 
-NonZero, Unique, Compress, NonMaxSuppression and TopK alone, a mask by NonZero and GatherND, and the
-head of a detector (boxes, scores, NonMaxSuppression, gather): `python benchmarks/selections.py`.
-Each call brings other data, so that sizes differ from call to call, and no branch is learnt.
+Networks: NonZero, Unique, Compress, NonMaxSuppression and TopK alone, a mask by NonZero and
+GatherND, and a detector head (boxes, scores, NonMaxSuppression, gather). Data and sizes vary
+between calls, so that branch predictors cannot learn them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def alone(
     held: Mapping[str, Array] | None = None,
 ) -> Network:
     """
-    A model of one operator, whose first result is float for Compress and TopK, otherwise integer.
+    A model of one operator.
+
+    The first result is float for Compress and TopK, otherwise integer.
     """
     first = TensorProto.FLOAT if node.op_type in ("Compress", "TopK") else TensorProto.INT64
     outputs = {name: first if not at else TensorProto.INT64 for at, name in enumerate(node.output)}
@@ -91,7 +93,7 @@ def unique(size: int) -> Network:
 
 
 def compress(*shape: int) -> Network:
-    """Keeps half of the second-to-last axis."""
+    """Compress of half of the second-to-last axis."""
     node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=len(shape) - 2)
     return alone(
         "x".join(map(str, shape)),
@@ -101,7 +103,7 @@ def compress(*shape: int) -> Network:
 
 
 def suppression(size: int) -> Network:
-    """Keeps up to 100 boxes, few of which overlap strongly."""
+    """NonMaxSuppression of up to 100 boxes, with few strong overlaps."""
     node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "over"], ["y"])
 
     def draw(rng: np.random.Generator) -> dict[str, Array]:

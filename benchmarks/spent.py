@@ -9,7 +9,7 @@ from typing import TypedDict
 
 
 class Spent(TypedDict):
-    """Seconds."""
+    """The seconds of a call."""
 
     wall: float
     own_cpu: float

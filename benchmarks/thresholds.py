@@ -1,13 +1,13 @@
 """
-Doubles and halves every threshold of `Tuning`, and records which programs of the benchmarks change.
+Doubles and halves every threshold of `Tuning`, and records the changed benchmark programs.
 
-Each network is lowered once per machine and number of threads. The passes that read a threshold run
-again with another value, from the first of them on, as long as their result differs. A change is
-measured on the final IR, without running anything: the ratio of the instructions on floats and
-memory, and of the bytes that they load and store.
+Each network is lowered once per machine and number of threads. Passes that read a threshold run
+again with another value, starting at the first whose result differs. A change is measured on the
+final IR, without running it: the ratios of instructions on floats and memory, and of loaded and
+stored bytes.
 
     python benchmarks/thresholds.py --quick              few networks and machines
-    python benchmarks/thresholds.py --write              of all, and the summary in thresholds.json
+    python benchmarks/thresholds.py --write              all, with the summary in thresholds.json
     python benchmarks/thresholds.py --docstrings         copies the summary into tuning.py
 
 Results are appended to build/thresholds.jsonl; a case that is recorded there is not run again.
@@ -52,7 +52,7 @@ HERE = Path(__file__).parent
 RECORD = HERE / "thresholds.json"
 RESULTS = HERE.parent / "build/thresholds.jsonl"
 OPERATORS = {f"operator/{case.title}#{number}": case for number, case in enumerate(CASES)}
-"""Models of one operator, which need operators and shapes that no network has."""
+"""Models of one operator, for operators and shapes that no network has."""
 NETWORKS = (*hashes.NETWORKS, *OPERATORS)
 THRESHOLDS = tuple(each.name for each in fields(Tuning))
 DEFAULT = Tuning()
@@ -62,18 +62,18 @@ FROM_ZERO = 256
 EVIDENCE = "Felt by"
 """The beginning of the sentence in a docstring that comes from the record."""
 UNFELT = "Unfelt by the benchmarks:"
-"""The beginning of the one that says why a threshold stays that no program feels."""
+"""The beginning of the sentence with the reason of a threshold without effect."""
 
 Change: TypeAlias = dict[str, Any]
 """The first pass whose result differs, and the ratios of instructions and bytes."""
 Values: TypeAlias = dict[str, Any]
 """Values of thresholds by name."""
 Found: TypeAlias = dict[str, dict[str, Change]]
-"""By threshold and direction; only what changes the program."""
+"""Changes by threshold and direction; others do not change the program."""
 
 
 def neighbour(value: float | PerTile, direction: str) -> float | PerTile:
-    """Half of a threshold or twice as much."""
+    """Half or twice the value of a threshold."""
     if isinstance(value, PerTile):
         two, four = (neighbour(each, direction) for each in (value.two, value.four))
         assert not isinstance(two, PerTile) and not isinstance(four, PerTile)
@@ -148,14 +148,14 @@ class Lowered:
         }
 
     def is_unmoved(self, values: Values) -> bool:
-        """Whether no pass that reads these thresholds decides otherwise."""
+        """Whether no pass that reads these thresholds has another result."""
         steps = passes_of(replace(self.options, tuning=replace(DEFAULT, **values)))
         return self._first_difference(values, steps) is None
 
     def _first_difference(
         self, names: Iterable[str], steps: Sequence[Pass]
     ) -> tuple[int, ModuleOp] | None:
-        """The first pass that decides otherwise, and its result."""
+        """The index of the first pass with another result, and this result."""
         for number in sorted({each for name in names for each in self.readers[name]}):
             module = self.before[number].clone()
             steps[number].run(self.compilation, module)
@@ -177,7 +177,7 @@ def ratio(now: int, before: int) -> float:
 
 
 def sensitivity(lowered: Lowered, names: Iterable[str]) -> Found:
-    """The thresholds that a program feels."""
+    """The thresholds that affect a program, with their changes."""
     found = defaultdict[str, dict[str, Change]](dict)
     ordered = sorted(names, key=lambda name: (lowered.readers[name], name))
     for direction in DIRECTIONS:
@@ -187,7 +187,7 @@ def sensitivity(lowered: Lowered, names: Iterable[str]) -> Found:
 
 
 def changes(lowered: Lowered, names: Sequence[str], direction: str) -> Iterator[tuple[str, Change]]:
-    """What each threshold changes; many at once, as most of them change nothing."""
+    """The change by each threshold; bisects groups, since most thresholds change nothing."""
     try:
         if len(names) != 1:
             if all(map(lowered.is_unmoved, patterns(names, direction))):
@@ -230,7 +230,7 @@ def task_of(network: str) -> tuple[ModuleOp, Compilation, Options]:
 
 
 def already_felt() -> set[str]:
-    """The thresholds that a recorded case feels."""
+    """The thresholds that affect a recorded case."""
     return {name for result in recorded() for name in result.get("felt", ())}
 
 
@@ -271,7 +271,7 @@ def recorded() -> list[dict[str, Any]]:
 def run(
     cases: Iterable[Case], names: Sequence[str], jobs: int, unfelt_only: bool
 ) -> Iterator[dict[str, Any]]:
-    """Results of the cases that have none yet, each network in a process of its own."""
+    """Results of the cases without one, each network in a separate process."""
     known = {
         result["case"]
         for result in recorded()
@@ -284,14 +284,14 @@ def run(
     work: Callable[..., list[dict[str, Any]]] = partial(
         results_of, names=names, unfelt_only=unfelt_only
     )
-    # Forks have imported the compiler already, which takes as long as a small network.
+    # Forks share the imported compiler; importing it takes as long as a small network.
     with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
         for results in pool.imap(work, wanted.values()):
             yield from results
 
 
 def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """For each threshold: in how many cases it was tried, and who reads and who feels it."""
+    """For each threshold: the number of tried cases, its readers, and the affected cases."""
     lowered = [result for result in results if "felt" in result]
     rows: dict[str, Any] = {}
     for name in THRESHOLDS:
@@ -328,12 +328,12 @@ def evidence(row: Mapping[str, Any]) -> str:
     if not row["felt"]:
         return ""
     network, machine, threads = row["most"].split()
-    told = [f"{direction} {figures(row.get(direction))}" for direction in DIRECTIONS]
-    return f"{EVIDENCE} {network} ({machine} {threads}): {', '.join(told)}."
+    texts = [f"{direction} {figures(row.get(direction))}" for direction in DIRECTIONS]
+    return f"{EVIDENCE} {network} ({machine} {threads}): {', '.join(texts)}."
 
 
 def figures(change: Mapping[str, Any] | None) -> str:
-    """Instructions and bytes of a change."""
+    """The text of a change: ratios of instructions and bytes."""
     if change is None:
         return "="
     if "error" in change:
@@ -342,7 +342,7 @@ def figures(change: Mapping[str, Any] | None) -> str:
 
 
 def with_evidence(source: str, record: Mapping[str, Any]) -> str:
-    """The text of tuning.py, whose docstrings say what the record says."""
+    """The source of tuning.py with docstrings updated from the record."""
     for name, row in record["thresholds"].items():
         sentence = evidence(row)
         pattern = re.compile(

@@ -38,7 +38,7 @@ LEARNING_RATE = 0.01
 
 
 class AlexNet(nn.Module):
-    """Five convolutions and three large products."""
+    """Five convolutions and three large matmuls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,16 +273,16 @@ def losses(trained: Trained, executable: Executable, steps: int) -> float:
 
 
 def compiled(trained: Trained) -> tuple[Callable[[], float] | None, float, str]:
-    """A step of torch.compile after its first, the seconds of that one, or why there is none."""
+    """A step of torch.compile, the seconds of its first run, and the reason if it fails."""
     step = trained.theirs(True)
     try:
         return step, spent(step)["wall"], ""
-    except Exception as error:  # its compiler wants headers that not every machine has
+    except Exception as error:  # Its C++ compiler needs headers that may be missing.
         return None, 0.0, f"torch.compile does not work here: {type(error).__name__}"
 
 
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Everything about one network."""
+    """All measurements of a network."""
     trained = Trained(name)
     made: list[Executable] = []
     cold = spent(lambda: made.append(trained.ours()))
@@ -319,7 +319,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def profile(arguments: argparse.Namespace) -> str:
-    """Where our step spends its time."""
+    """The time of our step by kernel."""
     module, compilation, options = Trained(arguments.name).task()
     found = report(
         *(arguments.name, module, compilation, arguments.threads, arguments.rounds),

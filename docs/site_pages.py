@@ -22,7 +22,7 @@ FIRST = "README.md"
 BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 DECISIONS = "DECISIONS"
-"""What stands for the decisions in the navigation."""
+"""The entry of the decisions in the navigation."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -58,7 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _place(name: str) -> str:
-    """Where a file of the repository is in the site."""
+    """The address in the site of a file of the repository."""
     if name == FIRST:
         return "index.md"
     if name in BESIDE:
@@ -69,7 +69,7 @@ def _place(name: str) -> str:
 
 
 def _targets(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """The links of a page to files of the repository: as they stand, and from its root."""
+    """The links of a page to files of the repository: as written, and from its root."""
     for link in set(LINK.findall(text)):
         target = normpath(join(dirname(name), link))
         if (ROOT / target).exists():

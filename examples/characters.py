@@ -39,7 +39,7 @@ def attention(q, k, v, visible) -> y {{
 
 
 def zen() -> str:
-    """The text of the module `this`, which every Python has."""
+    """The text of Python's module `this`."""
     with contextlib.redirect_stdout(io.StringIO()):
         import this
     return codecs.decode(this.s, "rot13")
@@ -102,7 +102,7 @@ graph characters({", ".join(inputs)}) -> ({", ".join(outputs)}) {{
 
 
 def train(text: str, alphabet: str, steps: int = STEPS) -> popgraph.Trainer:
-    """Each position of a window of the text learns to predict the next character."""
+    """Train on windows of the text: each position predicts the next character."""
     tokens = np.array([alphabet.index(letter) for letter in text])
     random = np.random.default_rng(0)
     starts = random.integers(0, len(tokens) - WINDOW, (steps, 16, 1))

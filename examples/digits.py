@@ -27,7 +27,7 @@ def load_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def build() -> popgraph.Builder:
-    """Two convolutions and two dense layers, from images to the probabilities of ten digits."""
+    """A network of two convolutions and two dense layers, from images to digit probabilities."""
     rng = np.random.default_rng(1)
     builder = popgraph.Builder()
     onnx = builder.aiOnnx
@@ -53,8 +53,8 @@ def build() -> popgraph.Builder:
     return builder
 
 
-class Told(popgraph.Callback):
-    """A line for every epoch."""
+class PrintEpochs(popgraph.Callback):
+    """Print a line for every epoch."""
 
     def on_epoch(self, trainer: popgraph.Trainer, row: dict[str, float]) -> None:
         loss, accuracy = row["loss"], row["accuracy"]
@@ -62,7 +62,7 @@ class Told(popgraph.Callback):
 
 
 def show(images: np.ndarray, predictions: np.ndarray) -> None:
-    """A few digits side by side, drawn with blocks, and what the network reads in them."""
+    """Print a few digits as block characters, with the predictions below."""
     shades = " ░▒▓█"
     for row in range(2, 27, 2):
         line = images[:, 0, row : row + 2].mean(1)
@@ -80,7 +80,7 @@ def main() -> None:
         "SGD(0.03, momentum=0.9)",
         epochs=EPOCHS,
         metrics="accuracy",
-        callbacks=[Told()],
+        callbacks=[PrintEpochs()],
     )
     trainer.save(OUT)
     held_out, expected = images[:HELD_OUT], labels[:HELD_OUT]

@@ -61,7 +61,7 @@ _HOMES = {
     "View": "popgraph.viewer.viewing",
 }
 """Public name -> module. PopART's names are in `popgraph.popart`."""
-_ROOMS = ("backend", "compat", "extend", "popart")
+_ROOMS = ("backend", "callbacks", "compat", "extend", "ort", "popart")
 """The public modules, except `testing`, which requires Hypothesis."""
 
 

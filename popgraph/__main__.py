@@ -1,10 +1,10 @@
 """The command `popgraph`, also as `python -m popgraph`."""
 
-from popgraph.support.signals import ending_at_once
+from popgraph.support.signals import terminating_on_sigint
 
 
 def main() -> None:
-    with ending_at_once():
+    with terminating_on_sigint():
         import popgraph.cli
     popgraph.cli.main()
 

@@ -16,7 +16,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.locks import Lock
 from popgraph.support.warnings import UntunedProgramWarning
 
-Hear: TypeAlias = Callable[[Executable], None]
+TunedListener: TypeAlias = Callable[[Executable], None]
 """Called with a tuned program."""
 
 BUILDING = Lock()
@@ -45,7 +45,7 @@ class QuickProgram(Executable):
         self._is_told = False
         self._settled = Event()
         """Set once the tuned program is built or has failed."""
-        self._hearers: list[Hear] = []
+        self._listeners: list[TunedListener] = []
         self._stepping, self._settling = Lock(), Lock()
         self._busy = False
         """Whether this thread is inside a run, during which nothing is replaced."""
@@ -67,21 +67,21 @@ class QuickProgram(Executable):
         self._warn()
         return self.tuned
 
-    def then(self, hear: Hear) -> None:
-        """Calls `hear` with the tuned program as soon as it is ready."""
+    def then(self, listener: TunedListener) -> None:
+        """Calls `listener` with the tuned program as soon as it is ready."""
         with self._settling:
             if not self._settled.is_set():
-                self._hearers.append(hear)
+                self._listeners.append(listener)
             elif self.tuned:
-                hear(self._next or self.program)
+                listener(self._next or self.program)
 
     def settle(self, tuned: Executable) -> None:
         """Schedules the tuned program to replace the quick one."""
         for facts in ("inputs", "outputs", "variables"):
             assert getattr(self, facts) == getattr(tuned, facts), f"it has other {facts}"
         with self._settling:
-            for hear in self._hearers:
-                hear(tuned)
+            for listener in self._listeners:
+                listener(tuned)
             self._next = tuned
             self._settled.set()
 
@@ -115,12 +115,12 @@ class QuickProgram(Executable):
             finally:
                 self._busy = was
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         with self._stepping:
             self._take_over()
             if self._settled.is_set() and self._next is None:
-                return self.program.run_in_row(inputs, count)
-            return super().run_in_row(inputs, count)  # The tuned one need not wait for all.
+                return self.program.run_stacked(inputs, count)
+            return super().run_stacked(inputs, count)  # The tuned one need not wait for all.
 
     def read(self, variable: str) -> Array:
         with self._stepping:
@@ -212,18 +212,18 @@ def _end_all() -> None:
             thread.join(max(0.0, until - time.monotonic()))
 
 
-def tell_tuned(program: object, hear: Hear) -> None:
-    """Calls `hear` with a program once it is tuned, which most programs are from the start."""
+def notify_tuned(program: object, listener: TunedListener) -> None:
+    """Calls `listener` with a program once it is tuned, which most programs are from the start."""
     if isinstance(program, QuickProgram):
-        program.then(hear)
+        program.then(listener)
     elif isinstance(program, Executable):
-        hear(program)
+        listener(program)
 
 
 def _tune(which: ref[QuickProgram], build: Callable[[], Executable]) -> None:
     with BUILDING:
         if which() is None or _ENDING.is_set():
-            return  # It has been forgotten, for others were wanted more lately.
+            return  # Evicted: least recently used.
         tuned, failure = None, ""
         try:
             tuned = build()

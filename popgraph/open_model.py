@@ -19,10 +19,10 @@ from popgraph.support.arrays import Array
 from popgraph.support.description import TensorSpec
 from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.errors import RunError, UnsupportedError
-from popgraph.support.given import as_array, check_names, fitted
+from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, prod, text
-from popgraph.support.sizes import Place, Size, named, with_sizes
+from popgraph.support.sizes import Size, SizedAxis, symbolic_shape, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
@@ -72,7 +72,7 @@ class Interface:
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
         """The specification of each input."""
-        return {row[0]: TensorSpec.of_row(row) for row in self.types}
+        return {row[0]: TensorSpec.from_row(row) for row in self.types}
 
     def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The inputs in their element types; RunError if one is missing, unknown or unsuitable."""
@@ -115,13 +115,13 @@ class Interface:
                 )
 
     @cached_property
-    def places(self) -> dict[str, tuple[Place, ...]]:
+    def places(self) -> dict[str, tuple[SizedAxis, ...]]:
         """The axes of each unknown dimension, by its name, or by input and axis if it has none."""
-        found = dict[str, tuple[Place, ...]]()
+        found = dict[str, tuple[SizedAxis, ...]]()
         for tensor, axis, name in self.dimensions:
             called = name or f"axis {axis} of {tensor!r}"
             called = f"size {called}" if called in self.inputs else called
-            found[called] = (*found.get(called, ()), Place(tensor, axis))
+            found[called] = (*found.get(called, ()), SizedAxis(tensor, axis))
         return found
 
     def call(self, inputs: Mapping[str, Array]) -> Call:
@@ -209,7 +209,9 @@ class ProgramRange:
         return {size.name: size.bound for size in self.sizes}
 
     def __str__(self) -> str:
-        shapes = {name: named(name, shape, self.sizes) for name, shape in self.shapes.items()}
+        shapes = {
+            name: symbolic_shape(name, shape, self.sizes) for name, shape in self.shapes.items()
+        }
         values = [f"{name} = {array.tolist()}" for name, array in self.values.items()]
         listed = [f"{name} {text(shape)}" for name, shape in shapes.items()]
         return ", ".join([*listed, *values, *map(str, self.sizes)])

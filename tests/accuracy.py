@@ -1,4 +1,4 @@
-"""Measurement of errors in units in the last place, and the page of docs that states them."""
+"""Measures errors in units in the last place, and writes docs/accuracy.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.scalar_functions import FUNCTIONS, TYPES, Function, admits, model, sp
 
 
 class Error(NamedTuple):
-    """The largest error of a function, and for which operands."""
+    """The largest error of a function, with its operands."""
 
     ulps: float
     operands: tuple[Any, ...]
@@ -29,15 +29,15 @@ class Error(NamedTuple):
 
 
 def wider(dtype: str) -> Any:
-    """A type in which functions are exact enough to judge those of `dtype`."""
+    """A wider type, in which functions are exact enough to judge results of `dtype`."""
     return np.longdouble if dtype == "f64" else np.float64
 
 
 def ulps(found: Array, exact: Array, scale: Array) -> Array:
     """
-    How far `found` is from `exact`, in units in the last place of it or of `scale`, if larger.
+    |found - exact| in units in the last place of max(|exact|, scale).
 
-    Infinity counts as what follows the largest number. What is NaN on one side is infinitely far.
+    Infinity counts as the successor of the largest number. NaN on one side only is infinitely far.
     """
     info = ml_dtypes.finfo(found.dtype)
     wide = exact.dtype.type
@@ -51,7 +51,7 @@ def ulps(found: Array, exact: Array, scale: Array) -> Array:
 
 
 def worst(function: Function, dtype: str, operands: tuple[Array, ...], found: Array) -> Error:
-    """The largest error among results."""
+    """The largest error among the results of a function."""
     numpy = dtypes.BY_NAME[dtype].numpy
     wide = [each.astype(wider(dtype)) for each in operands]
     exact = np.asarray(function.exact(*wide)).astype(wider(dtype))
@@ -65,7 +65,7 @@ def worst(function: Function, dtype: str, operands: tuple[Array, ...], found: Ar
 
 
 def samples(dtype: str, kinds: int) -> tuple[Array, Array]:
-    """First and second operands: special numbers with each other, others in random pairs."""
+    """First and second operands: all pairs of special numbers, random pairs of others."""
     numpy = dtypes.BY_NAME[dtype].numpy
     x, y = spread(numpy, kinds), spread(numpy, kinds, 2)
     y = np.random.default_rng(1).permutation(y)
@@ -79,7 +79,7 @@ def functions_of(dtype: str) -> list[Function]:
 
 
 def inputs_of(functions: Sequence[Function], operands: tuple[Array, Array]) -> dict[str, Array]:
-    """What `model` takes: the same operands for every function."""
+    """The inputs of `model`: the same operands for every function."""
     names = [(at, name) for at, each in enumerate(functions) for name in ("x", "y")[: each.arity]]
     return {f"{name}{at}": operands[name == "y"] for at, name in names}
 
@@ -97,7 +97,7 @@ def measure(dtype: str, kinds: int) -> dict[str, Error]:
 
 
 class Slope(NamedTuple):
-    """A gradient that is not finite though the exact one is, and where."""
+    """A gradient that is not finite although the exact one is, with its operands."""
 
     function: str
     operands: tuple[Any, ...]
@@ -105,7 +105,7 @@ class Slope(NamedTuple):
 
 
 def slope(function: Function, operands: Sequence[Array], at: int) -> Array:
-    """The exact slope along one operand, or what the function is close to it on both sides."""
+    """The exact slope along one operand; by default, a central difference in extended precision."""
     if function.slopes:
         return np.asarray(function.slopes[at](*operands))
     least = np.finfo(np.longdouble).tiny * 2.0**100
@@ -134,10 +134,10 @@ def gradients(dtype: str, kinds: int) -> dict[tuple[str, str], Array]:
 
 def endless_slopes(dtype: str, kinds: int) -> list[Slope]:
     """
-    The first gradient of each function, if there is one, that is not finite but should be.
+    The first gradient of each function, if any, that is infinite or NaN but should be finite.
 
-    That is, where the operands, the function and the exact slope are finite. Subnormal bases of
-    powers are left out: x^(y - 1) is infinite there, even if y makes a number of it.
+    A gradient should be finite where the operands, the function and the exact slope are. Subnormal
+    bases of powers are excluded: x^(y - 1) overflows there, even if y * x^(y - 1) does not.
     """
     operands, found = samples(dtype, kinds), gradients(dtype, kinds)
     wrong = []
@@ -153,7 +153,7 @@ def endless_slopes(dtype: str, kinds: int) -> list[Slope]:
 
 
 def has_slope(function: Function, operands: Sequence[Array], at: int) -> Array:
-    """Where the gradient along one operand must be finite."""
+    """A mask of the operands whose gradient along one operand must be finite."""
     info = ml_dtypes.finfo(operands[0].dtype)
     wide = [each.astype(np.longdouble) for each in operands]
     exact, value = slope(function, wide, at), np.asarray(function.exact(*wide))
@@ -195,7 +195,7 @@ minus infinity, and `Softsign` of both.
 
 
 def notes(functions: Sequence[Function]) -> list[str]:
-    """What the table cannot say: the lines under it, numbered from 1."""
+    """The footnotes of the table, numbered from 1."""
     found = [note(each) for each in functions]
     return [text for text in dict.fromkeys(found) if text]
 
@@ -209,7 +209,7 @@ def note(function: Function) -> str:
 
 
 def row(function: Function, found: Mapping[str, Mapping[str, Error]]) -> str:
-    """One line of the table: bounds, and in brackets what was found."""
+    """A row of the table: bounds, and measured errors in brackets."""
     texts = notes(FUNCTIONS)
     mark = f" [{texts.index(note(function)) + 1}]" if note(function) else ""
     cells = [

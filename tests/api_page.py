@@ -1,4 +1,4 @@
-"""Writes docs/api.md: what `import popgraph` gives, from docstrings and types."""
+"""Writes docs/api.md, the public names of `popgraph`, from docstrings and types."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import popgraph
-from popgraph import extend
+from popgraph import callbacks, extend
 
 HEAD = """# Python's names
 
-What `import popgraph` and [`popgraph.extend`](extend.md) give, beside [PopART's names](popart.md).
+What `import popgraph`, [`popgraph.callbacks`](coming-from-keras.md) and
+[`popgraph.extend`](extend.md) give, beside [PopART's names](popart.md).
 This page is made of the docstrings of the code.
 """
 
@@ -24,7 +25,7 @@ def own_names() -> list[str]:
 
 
 def is_public(module: object, name: str) -> bool:
-    """Whether a name is for users: no part of the machinery, no module that is merely loaded."""
+    """Whether a name is for users: a callable of this package without a leading underscore."""
     if name.startswith("_"):
         return False
     value = getattr(module, name)
@@ -32,7 +33,7 @@ def is_public(module: object, name: str) -> bool:
 
 
 def members(value: type) -> Iterator[tuple[str, object]]:
-    """The public methods and properties of a class that have something to say."""
+    """The public methods and properties of a class that have a docstring."""
     for name, member in inspect.getmembers_static(value):
         inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if isinstance(inner, property) or inspect.isfunction(inner):
@@ -42,7 +43,7 @@ def members(value: type) -> Iterator[tuple[str, object]]:
 
 
 def signature(name: str, value: object) -> str:
-    """As it is called, a parameter a line where they are many."""
+    """The signature of a callable; a line for each parameter if it exceeds 96 characters."""
     if isinstance(value, property):
         return name
     try:
@@ -50,16 +51,16 @@ def signature(name: str, value: object) -> str:
     except (TypeError, ValueError):
         return name
     parts = [*map(plain, parameters(found))]
-    told = found.return_annotation
-    behind = "" if told is inspect.Signature.empty else f" -> {plain(str(told))}"
-    text = f"{name}({', '.join(parts)}){behind}"
+    returned = found.return_annotation
+    arrow = "" if returned is inspect.Signature.empty else f" -> {plain(str(returned))}"
+    text = f"{name}({', '.join(parts)}){arrow}"
     if len(text) <= 96:
         return text
-    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){behind}"
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){arrow}"
 
 
 def parameters(found: inspect.Signature) -> Iterator[str]:
-    """As they are written, those for users only."""
+    """The parameters for users, without `self` and private ones."""
     named = False
     for one in found.parameters.values():
         if one.name in ("self", "cls") or one.name.startswith("_"):
@@ -77,7 +78,7 @@ def parameters(found: inspect.Signature) -> Iterator[str]:
 
 
 def has_no_text(default: object) -> bool:
-    """Whether a default is nothing that one could write."""
+    """Whether a default has no literal form: a function or a factory."""
     return inspect.isroutine(default) or "FACTORY" in type(default).__name__
 
 
@@ -91,7 +92,7 @@ def has_only_defaults(value: object) -> bool:
 
 
 class Unsaid:
-    """The text of a default."""
+    """A default that prints as a given text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -101,7 +102,7 @@ class Unsaid:
 
 
 def plain(text: str) -> str:
-    """Without the quotes around annotations, and the modules before names."""
+    """Removes quotes around annotations, and module prefixes of names."""
     text = re.sub(r"^([\w*]+: )?(['\"])(.*?)\2", r"\1\3", text)
     return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
 
@@ -126,13 +127,17 @@ def entry(level: str, name: str, value: object) -> Iterator[str]:
 
 def page() -> str:
     lines = [HEAD]
-    seen: set[str] = set()
-    for module, names in ((popgraph, own_names()), (extend, sorted(extend.__all__))):
+    seen: set[object] = set()
+    for module, names in (
+        (popgraph, own_names()),
+        (callbacks, callbacks.__all__),
+        (extend, sorted(extend.__all__)),
+    ):
         lines.append(f"## {module.__name__}\n")
         for name in names:
-            if name not in seen:
+            if getattr(module, name) not in seen:
                 lines += entry("###", name, getattr(module, name))
-        seen |= set(names)
+        seen |= {getattr(module, name) for name in names}
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -1,19 +1,19 @@
-"""Checks of IR in tests that make many modules: their texts take turns."""
+"""Checks IR in tests that build many modules, parsing a sample of their texts."""
 
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import check
-from tests.sampling import is_looked_at
+from tests.sampling import is_sampled
 
 SHARE = 4
-"""To parse a text takes longer than the pass that wrote it: one in so many is parsed a day."""
+"""One text in this many is parsed a day, since parsing takes longer than most passes."""
 
 
 def check_ir(module: ModuleOp, *, text: bool = True) -> None:
-    """As the package's own; whether the text is read depends on how many operations there are."""
+    """The package's `check_ir`; the number of operations decides whether the text is parsed."""
     if text:
         size = sum(1 for _ in module.walk())
-        text = is_looked_at("modules whose text is parsed again", size, SHARE)
+        text = is_sampled("modules whose text is parsed again", size, SHARE)
     check.check_ir(module, text=text)

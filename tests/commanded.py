@@ -1,4 +1,4 @@
-"""The command `python -m popgraph.compat` inside of a test, which leaves its process as it was."""
+"""Runs the command `python -m popgraph.compat` in the process of a test, and restores its state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from popgraph.compat import children, libraries
 from popgraph.compat.__main__ import main
 
-VARIABLES = (children.ERA_VARIABLE, children.TOLD_VARIABLE, children.LOAD_VARIABLE)
+VARIABLES = (children.ERA_VARIABLE, children.PASSED_ERA_VARIABLE, children.LOAD_VARIABLE)
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    """Runs the command as its users do, arguments as they give them."""
+    """Runs the command with the arguments of a command line."""
     for variable in VARIABLES:
         monkeypatch.setenv(variable, "")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))

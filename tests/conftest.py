@@ -19,10 +19,10 @@ from popgraph.backends.reference import onnx_level
 from tests import sampling
 
 BUDGET = 15 * 60
-"""Seconds that the whole suite may take: who waits longer tests less often."""
+"""Seconds that the whole suite may take; a longer suite is run less often."""
 _STARTED = time.monotonic()
 
-# Hypothesis would walk the whole IR graph to print one object, and never come back.
+# Hypothesis would walk the whole IR graph to print one object, and hang.
 for kind in (Operation, Block, Region, SSAValue):
     kind._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))  # type: ignore[attr-defined]
 
@@ -34,16 +34,16 @@ for name, examples in (("check", 10), ("all", 20)):
 settings.register_profile("fuzz", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(sampling.PROFILE)
 
-# Kernels compiled by one test run are found again by the next, and never in the user's cache.
+# Kernels are cached across test runs, apart from the user's cache.
 os.environ.setdefault(
     "POPGRAPH_CACHE_DIR", os.path.join(tempfile.gettempdir(), "popgraph-test-cache")
 )
 
-# Tests that change a pass must see it run, and what it makes must not be found by others.
+# Cached programs would hide a changed pass, and its output must not enter the cache.
 os.environ.setdefault("POPGRAPH_PROGRAM_CACHE", "0")
 
 
-# What no kernel has written is NaN, in every program that a test runs.
+# Uninitialized memory is NaN in every program that a test runs.
 os.environ.setdefault("POPGRAPH_POISON", "1")
 
 
@@ -55,7 +55,7 @@ def _by_onnx(*arguments: Any) -> Any:
 
 @pytest.fixture(autouse=True, scope="session")
 def levels_are_compared_with_onnx() -> Iterator[None]:
-    """onnx.reference, not the lowering that is tested, is the meaning of the onnx level."""
+    """The onnx level is executed by `onnx.reference`, not by the lowering under test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx_level, "run_onnx", _by_onnx)
         yield
@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Modules stay: whoever looks for garbage while they are imported finds none."""
+    """Pauses garbage collection during imports, which create no garbage."""
     gc.disable()
 
 
@@ -89,8 +89,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """
-    What collecting has made stays, and nobody looks there for garbage, nor often elsewhere: this
-    took a tenth of the time of tests.
+    Freezes imported objects, and collects garbage less often.
+
+    Garbage collection took a tenth of the time of tests.
     """
     gc.collect()
     gc.freeze()
@@ -100,7 +101,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def program_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of a test, which keeps programs at once, even if the package was just edited."""
+    """The test's program cache, which stores programs even right after an edit of the package."""
     cache, folder = "popgraph.backends.c.cache", tmp_path / "cache"
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(folder))
     monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "1")
@@ -111,7 +112,7 @@ def program_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist reports what it took of sweeps."""
+    """A worker of pytest-xdist reports its sampled cases."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["shares"] = sampling.TAKEN
         session.config.workeroutput["counts"] = {
@@ -121,7 +122,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A worker has ended: what it said is known here, too."""
+    """Adds the sampled cases of a finished worker."""
     output = getattr(node, "workeroutput", {})
     sampling.TAKEN.update(output.get("shares", {}))
     for name, (looked_at, passed) in output.get("counts", {}).items():
@@ -130,7 +131,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says what was left out, and how long the run took, below the slowest tests."""
+    """Prints the number of cases left out, and the time of the run."""
     if terminalreporter.config.getoption("--costs"):
         rewrite_costs(terminalreporter)
     costs = sampling.costs(terminalreporter.config.rootpath)
@@ -142,7 +143,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def rewrite_costs(reporter: pytest.TerminalReporter) -> None:
-    """Costs of the tests that ran; what did not run keeps its own."""
+    """Updates the costs of the tests that ran, and keeps all others."""
     reports = [one for many in reporter.stats.values() for one in many if hasattr(one, "duration")]
     ran = {sampling.function_of(report.nodeid) for report in reports}
     path = reporter.config.rootpath / sampling.COSTS
@@ -152,7 +153,7 @@ def rewrite_costs(reporter: pytest.TerminalReporter) -> None:
 
 
 def budget_line(seconds: float, whole: bool = sampling.WHOLE) -> str:
-    """The time that tests took beside the budget of the suite, which has none where all run."""
+    """The time of the run and the budget of the suite; the whole suite has no budget."""
     took = "{} min {} s".format(*divmod(round(seconds), 60))
     if whole:
         return f"time: {took} for everything"

@@ -1,4 +1,4 @@
-"""Ways to damage a file, for tests that must survive them."""
+"""Ways to damage a file, for tests of error handling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def _holding(change: Callable[[bytes], bytes]) -> Callable[[Path], bytes]:
-    """Puts another file in place, so that who has mapped this one keeps it; returns what it has."""
+    """Replaces the file, so that existing mappings keep the old one; returns the new content."""
 
     def damage(path: Path) -> bytes:
         content = change(path.read_bytes())
@@ -37,4 +37,4 @@ DAMAGES: dict[str, Callable[[Path], bytes]] = {
     "flipped": _holding(_flipped),
     "folder": _folder,
 }
-"""By what happened to the file."""
+"""Functions that damage a file, by name."""

@@ -1,4 +1,4 @@
-"""Runs programs of another machine: a static Linux executable of aarch64, by Unicorn."""
+"""Runs static aarch64 Linux executables in the emulator Unicorn."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from typing import Any
 PAGE = 4096
 STACK, STACK_BYTES = 0x7F00_0000_0000, 8 << 20
 HEAP, MAPPED = 0x1000_0000_0000, 0x2000_0000_0000
-"""Where `brk` begins to give memory, and `mmap`."""
+"""The first addresses of `brk` and `mmap`."""
 PHDR, PHENT, PHNUM, PAGESZ, ENTRY, RANDOM = 3, 4, 5, 6, 9, 25
-"""What a program is told on its stack, as Linux numbers it (`AT_PHDR` and so on)."""
+"""Linux's numbers of the entries of the auxiliary vector (`AT_PHDR` and so on)."""
 SVC = 2
-"""The number of the exception of a system call."""
+"""The exception number of a system call."""
 
 
 @dataclass
 class Process:
-    """An executable that was loaded, with the files that it opens in one folder."""
+    """A loaded executable, whose files are in one folder."""
 
     binary: Path
     folder: Path
     exit_code: int | None = None
     said: bytes = b""
-    """What it wrote to its output and its errors."""
+    """The bytes written to stdout and stderr."""
     _top: int = HEAP
     _next: int = MAPPED
     _files: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> int:
-        """Runs it to its end; gives its exit code."""
+        """Runs the program to its end, and returns its exit code."""
         unicorn = import_module("unicorn")
         self._names = import_module("unicorn.arm64_const")
         self.cpu = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
         self.cpu.ctl_set_cpu_model(self._names.UC_CPU_ARM64_MAX)
-        self._set("CPACR_EL1", 3 << 20)  # Vectors are allowed.
+        self._set("CPACR_EL1", 3 << 20)  # Enables vector instructions.
         entry = self._load()
         self.cpu.hook_add(unicorn.UC_HOOK_INTR, self._interrupted)
         try:
@@ -61,7 +61,7 @@ class Process:
     # Memory
 
     def _load(self) -> int:
-        """Puts segments and a stack into memory; gives where the program begins."""
+        """Maps the segments and a stack, and returns the entry address."""
         content = self.binary.read_bytes()
         assert content[:5] == b"\x7fELF\x02" and content[16:18] == b"\x02\x00", "static, 64 bits"
         entry, headers = struct.unpack_from("<QQ", content, 24)
@@ -82,7 +82,7 @@ class Process:
         return int(entry)
 
     def _arguments(self, about: Mapping[int, int]) -> int:
-        """The stack as a program finds it: its name, no environment, and facts by number."""
+        """Writes the initial stack: the program's name, no environment, the auxiliary vector."""
         name = STACK + STACK_BYTES - PAGE
         self.cpu.mem_write(name, b"program\0".ljust(32, b"\0"))
         facts = [*about.items(), (RANDOM, name + 16), (0, 0)]
@@ -92,7 +92,7 @@ class Process:
         return top
 
     def _map(self, address: int, size: int) -> None:
-        """Memory behind what is mapped up to there, from a page on."""
+        """Maps the pages of a range that are not mapped yet."""
         begin, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
         for first, last, _ in self.cpu.mem_regions():
             if first <= begin <= last:
@@ -176,7 +176,7 @@ def _signed(value: int) -> int:
 
 
 def _plain(call: Callable[..., int]) -> Callable[..., int]:
-    """`read` or `write` of one piece of memory."""
+    """`read` or `write` with a single buffer, by way of `readv` or `writev`."""
 
     def whole(process: Process, number: int, address: int, size: int, *_: int) -> int:
         below = process.register("SP") - PAGE & -16
@@ -211,4 +211,4 @@ CALLS: Mapping[int, Callable[..., int]] = {
     222: Process.mmap,
     226: _nothing,  # mprotect
 }
-"""By their numbers on aarch64: what programs of C's library ask of Linux."""
+"""The system calls that programs with a C library make, by their numbers on aarch64."""

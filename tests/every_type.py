@@ -20,11 +20,11 @@ from tests.every_type_examples import MADE, NEEDED, Example
 
 DOMAINS = ("", "ai.onnx.ml")
 MOST_ELEMENTS = 300
-"""Cases of more elements are not used where there are smaller ones."""
+"""Cases with more elements are only used if there are no smaller ones."""
 WIDE = {"f": ("double", "float"), "b": ("double", "float"), "i": ("int64", "int32", "int8")}
-"""In what the result is computed by which one of a narrow type is judged, by its kind."""
+"""The wider types that judge results of narrow types, by kind."""
 NARROW_BITS = 16
-"""Floats of so many bits or fewer are judged by wider ones; so are integers below a byte."""
+"""Floats of this width or less are judged in wider types; so are sub-byte integers."""
 ONNX_NAMES = {
     row.name: helper.tensor_dtype_to_string(row.onnx).removeprefix("TensorProto.").lower()
     for row in dtypes.DTYPES
@@ -33,36 +33,36 @@ BY_ONNX_NAME = {ONNX_NAMES[name]: row for name, row in dtypes.BY_NAME.items()}
 
 
 EXACT = {"BitCast", "Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"}
-"""Operators that are about types: their results are not those in a wider one."""
+"""Operators about types, whose results differ in a wider type."""
 OWN_JUDGES = ("bool", "f32", "f64", "c64", "c128")
 JUDGES = {
     "MeanVarianceNormalization": ("float",),
     "ReduceLogSum": ("double",),
     "ReduceLogSumExp": ("double",),
 }
-"""The types in which onnx's reference computes what it does not in others."""
+"""The only types in which onnx's reference computes these operators."""
 
 
 class Unfit(Exception):
-    """An example cannot be written for a version or type, and why."""
+    """Reason why an example does not exist for a version or type."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A model of one node, what it is given, and what judges it."""
+    """A model of one node, its inputs, and the model that judges its results."""
 
     domain: str
     operator: str
     version: int
     variable: str
-    """The schema's name of what is of the type."""
+    """The schema's name of the type variable."""
     type: str
-    """As schemas write it, without `tensor(...)`."""
+    """The type in the notation of schemas, such as `tensor(float)`."""
     model: onnx.ModelProto
     given: Mapping[str, Any]
     judge: onnx.ModelProto
     judged: Mapping[str, Any]
-    """The same model of a wider type, and its inputs; the same for types that need none."""
+    """The inputs of `judge`, the same model in a wider type where the type requires one."""
 
     @property
     def title(self) -> str:
@@ -72,7 +72,7 @@ class Trial:
 
 @cache
 def schemas() -> tuple[OpSchema, ...]:
-    """Those of every version that ONNX has not removed, by domain, name and version."""
+    """The schemas of every version that is not deprecated, by domain, name and version."""
     found = [one for one in defs.get_all_schemas_with_history() if one.domain in DOMAINS]
     return tuple(
         sorted(
@@ -84,7 +84,7 @@ def schemas() -> tuple[OpSchema, ...]:
 
 @cache
 def examples() -> Mapping[tuple[str, str], Sequence[Example]]:
-    """Of every operator, the smallest case of ONNX's suite first; those that are made here too."""
+    """Examples by operator: our own ones, then the cases of ONNX's suite, smallest first."""
     found: dict[tuple[str, str], list[Example]] = {}
     for case in node_cases():
         nodes = case.model.graph.node
@@ -108,16 +108,16 @@ def _is_finite(example: Example) -> bool:
 
 
 def _size(example: Example) -> int:
-    """Empty tensors show least: they come last."""
+    """The number of elements; examples with empty tensors count as the largest."""
     sizes = [np.size(one) for one in example.inputs if isinstance(one, np.ndarray)]
     return sum(sizes) if all(sizes) else MOST_ELEMENTS
 
 
 def trials(schema: OpSchema, variable: str, type_: str) -> Iterator[Trial]:
     """
-    Models of the first examples that fit, in which a variable is of a type.
+    Models of the first fitting examples in which a type variable has a type.
 
-    Of each example, the second has all in this type that was in the type of the variable.
+    The second model of each example converts all values of the variable's old type.
     """
     found = 0
     for example in examples().get((schema.domain, schema.name), []):
@@ -132,7 +132,7 @@ def trials(schema: OpSchema, variable: str, type_: str) -> Iterator[Trial]:
 
 
 def pairs(schema: OpSchema) -> Iterator[tuple[str, str]]:
-    """The type variables of a version with each of their types; one pair of nothing without any."""
+    """Pairs of a type variable and one of its types; one empty pair if there are no variables."""
     found = [(name, type_) for name, types in variables(schema).items() for type_ in types]
     yield from found or [("", "")]
 
@@ -141,7 +141,7 @@ MOST_EXAMPLES = 6
 
 
 def variables(schema: OpSchema) -> dict[str, list[str]]:
-    """The types that each type variable of inputs or outputs may be, as schemas write them."""
+    """The types that each type variable admits, in the notation of schemas."""
     return {
         one.type_param_str: sorted(one.allowed_type_strs, key=_order)
         for one in schema.type_constraints
@@ -156,7 +156,7 @@ def _order(type_: str) -> tuple[int, str]:
 def trial(
     schema: OpSchema, example: Example, variable: str, type_: str, widely: bool = False
 ) -> Trial:
-    """The example for a version, in which a variable is of a type; `Unfit` if that cannot be."""
+    """The example for a version with a type for a variable; raises `Unfit` if impossible."""
     fitted = fit(schema, example)
     choice = Choice(variable, type_, widely)
     model, given = written(schema, fitted, choice, lambda value: value)
@@ -172,7 +172,7 @@ def trial(
 
 
 def wider(schema: OpSchema, variable: str, type_: str) -> Iterator[str]:
-    """The types that a variable may be as well, and in which results are exact enough."""
+    """The admitted types in which results are exact enough to judge."""
     row = BY_ONNX_NAME.get(element(type_))
     if schema.name in JUDGES:
         yield from (type_.replace(element(type_), name) for name in JUDGES[schema.name])
@@ -193,25 +193,25 @@ def element(type_: str) -> str:
     return type_.rpartition("(")[2].rstrip(")")
 
 
-# Of a version
+# Examples for a version
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """An example, whose inputs stand where a version has them."""
+    """An example whose inputs are in the order of a version."""
 
     node: NodeProto
     values: Sequence[Any]
-    """By input of the version, None for one that is absent."""
+    """Values by input of the version, None for an absent one."""
     result: str
 
 
 ATTRIBUTES = {"pads": ("pads", "paddings"), "constant_value": ("value",), "K": ("k",)}
-"""As what inputs were written when they were attributes, if not by their own names."""
+"""Names of inputs in versions where they were attributes, if they differ."""
 
 
 def fit(schema: OpSchema, example: Example) -> Fitted:
-    """The example's inputs and attributes as a version takes them."""
+    """The example with the inputs and attributes of a version."""
     newest = [one for one in schemas() if (one.domain, one.name) == (schema.domain, schema.name)][
         -1
     ]
@@ -251,7 +251,7 @@ def _attribute(schema: OpSchema, name: str) -> str:
 
 
 def _made(name: str, type_: Any, value: Any) -> AttributeProto:
-    """An attribute of the value of an input."""
+    """Converts the value of an input to an attribute."""
     is_list = type_ in (OpSchema.AttrType.INTS, OpSchema.AttrType.FLOATS)
     array = np.asarray(value)
     if type_ in (OpSchema.AttrType.FLOAT, OpSchema.AttrType.FLOATS):
@@ -261,7 +261,7 @@ def _made(name: str, type_: Any, value: Any) -> AttributeProto:
 
 
 def _complete(schema: OpSchema, node: NodeProto, values: Mapping[int, Any]) -> None:
-    """Attributes that only this version needs."""
+    """Adds attributes that only this version requires."""
     present = {one.name for one in node.attribute}
     for name, one in schema.attributes.items():
         if one.required and name not in present:
@@ -277,18 +277,18 @@ def _complete(schema: OpSchema, node: NodeProto, values: Mapping[int, Any]) -> N
 
 @dataclass(frozen=True)
 class Choice:
-    """Of what type a variable is."""
+    """The type that a type variable gets."""
 
     variable: str
     type: str
     widely: bool
-    """Whether all is of this type that was of the type of the variable."""
+    """Whether all values of the variable's old type are converted."""
 
 
 def written(
     schema: OpSchema, fitted: Fitted, choice: Choice, before: Callable[[Any], Any]
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """The model in which a variable is of a type, and its inputs; `before` makes them narrow."""
+    """The model with the chosen type, and its inputs; `before` rounds values to a narrow type."""
     node = NodeProto()
     node.CopyFrom(fitted.node)
     given: dict[str, Any] = {}
@@ -323,7 +323,7 @@ def _chosen(
     before: Callable[[Any], Any],
     old: str | None,
 ) -> tuple[Any, str | None]:
-    """An input of the type that it is to have, and this type."""
+    """The input converted to its type, and this type."""
     if choice.variable and formal.type_str == choice.variable:
         return retyped(before(value), choice.type), choice.type
     text = text_of(value)
@@ -336,7 +336,7 @@ def _chosen(
 
 
 def _inner(before: Callable[[Any], Any], value: Any, choice: Choice) -> Any:
-    """Another input of the element type of a choice, be it a sequence or not."""
+    """Converts an input, or the elements of a sequence, to the element type of a choice."""
     if isinstance(value, list):
         return [_inner(before, one, choice) for one in value]
     text = f"tensor({element(choice.type)})"
@@ -347,7 +347,7 @@ def _inner(before: Callable[[Any], Any], value: Any, choice: Choice) -> Any:
 
 
 def retype_attributes(node: NodeProto, old: str, new: str, before: Callable[[Any], Any]) -> None:
-    """Tensors and graphs in attributes, and all that graphs hold, of another element type."""
+    """Converts tensors in attributes, and in graphs inside the node, to another element type."""
     row, then = BY_ONNX_NAME.get(old), BY_ONNX_NAME.get(new)
     number = onnx.TensorProto.STRING if then is None else then.onnx
     if row is None:
@@ -364,7 +364,7 @@ def retype_attributes(node: NodeProto, old: str, new: str, before: Callable[[Any
 
 
 def _narrowed(before: Callable[[Any], Any], array: Any) -> Any:
-    """As it is beforehand, if it can be: the elements of a sequence are none."""
+    """The array after `before`, or unchanged if that raises `Unfit`."""
     try:
         return before(array)
     except Unfit:
@@ -388,7 +388,7 @@ def _versions(schema: OpSchema) -> list[Any]:
 
 
 def _kept(value: Any, types: Sequence[str]) -> str | None:
-    """None if a value is of a type that its variable may be, else another."""
+    """None if the type of a value is admitted, else an admitted type."""
     if not types:
         return None
     own = text_of(value)
@@ -399,13 +399,13 @@ def _kept(value: Any, types: Sequence[str]) -> str | None:
 
 
 CHOICES = ("to", "dtype", "output_dtype", "output_datatype")
-"""Attributes that say of what type results are."""
+"""Attributes that state the type of results."""
 
 
 def _set_results(
     schema: OpSchema, node: NodeProto, choice: Choice, before: Callable[[Any], Any], result: str
 ) -> None:
-    """Where no input is of the variable: what says of what type the results are."""
+    """Sets the attributes that state the type of results, if no input has the type variable."""
     if all(one.type_str != choice.variable for one in schema.outputs):
         raise Unfit(f"nothing that is given is of {choice.variable}")
     name, new = next((one for one in CHOICES if one in schema.attributes), ""), element(choice.type)
@@ -420,7 +420,7 @@ def _set_results(
 
 
 def _replace(node: NodeProto, type_: Any, name: str, new: str) -> None:
-    """An attribute that says a type, by number or by name."""
+    """Replaces an attribute that states a type, by number or by name."""
     row = BY_ONNX_NAME.get(new)
     number = onnx.TensorProto.STRING if row is None else row.onnx
     kept = [one for one in node.attribute if one.name != name]
@@ -431,7 +431,7 @@ def _replace(node: NodeProto, type_: Any, name: str, new: str) -> None:
 
 
 def text_of(value: Any) -> str | None:
-    """The type of a value as schemas write it; None if it may be of any."""
+    """The type of a value in the notation of schemas; None if it is undetermined."""
     if isinstance(value, list):
         inner = text_of(value[0]) if value else None
         return f"seq({inner})" if inner else None
@@ -443,7 +443,7 @@ def text_of(value: Any) -> str | None:
 
 
 def type_of(value: Any, type_: str | None) -> TypeProto:
-    """The type of an input; `type_` is what a schema calls it."""
+    """The TypeProto of an input; `type_` is its type in the notation of schemas."""
     text = type_ or text_of(value) or ""
     if text.startswith("optional("):
         return helper.make_optional_type_proto(type_of(value, text[9:-1]))
@@ -472,7 +472,7 @@ def _map_type(text: str) -> TypeProto:
 
 
 def retyped(value: Any, type_: str) -> Any:
-    """The value of another type, with about the same elements; `Unfit` if it is of another kind."""
+    """The value converted to another type; raises `Unfit` if it is of another kind."""
     if type_.startswith("optional("):
         return value if value is None else retyped(value, type_[9:-1])
     if type_.startswith("seq("):
@@ -497,7 +497,7 @@ def _scalar(name: str) -> Callable[[Any], Any]:
 
 
 def of_element(array: Array, name: str) -> Array:
-    """An array of another element type: whole numbers, or floats that the type can hold."""
+    """The array in another element type, with integers or floats that the type can represent."""
     if name == "string":
         texts = array if array.dtype.kind in "OUS" else _numbers(array).astype(str)
         return np.asarray(texts, object)
@@ -527,7 +527,7 @@ def _whole(array: Array, row: dtypes.DType) -> Array:
 
 
 def _numbers(array: Array) -> Array:
-    """Whole numbers of any numbers; of fractions, four for each one."""
+    """Integers for an array: the elements, or four times the elements if they have fractions."""
     if array.dtype.kind in "OUS":
         array = _of_strings(array)
     wide = np.asarray(array.real if array.dtype.kind == "c" else array).astype(np.float64)
@@ -537,7 +537,7 @@ def _numbers(array: Array) -> Array:
 
 
 def _of_strings(array: Array) -> Array:
-    """Numbers: those that are written there, or how long the strings are."""
+    """Numbers for strings: the parsed numbers, or the lengths of the strings."""
 
     def number(text: Any) -> float:
         try:

@@ -1,4 +1,4 @@
-"""Examples of operators for which ONNX's suite has none, or none that is fit for other types."""
+"""Examples of operators that ONNX's suite lacks, or has only for one type."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper, parser
 
 @dataclass(frozen=True)
 class Example:
-    """A node, and values of those of its inputs that it names."""
+    """A node, and the values of its inputs that are present."""
 
     node: NodeProto
     inputs: Sequence[Any]
     result: str = "tensor(float)"
-    """The type of what attributes alone decide."""
+    """The type of a result that only attributes decide."""
 
 
 def example(
     operator: str, *inputs: Any, domain: str = "", outputs: int = 1, **more: Any
 ) -> Example:
-    """An example with attributes; an input that is None is absent."""
+    """An example with attributes; None is an absent input."""
     names = ["" if one is None else f"x{at}" for at, one in enumerate(inputs)]
     results = [f"y{at}" for at in range(outputs)]
     node = helper.make_node(operator, names, results, domain=domain, **more)
@@ -86,7 +86,7 @@ def branch(type_: str, *nodes: str) -> str:
 
 
 def turn(type_: str) -> str:
-    """A turn of a loop that keeps its state."""
+    """The text of a loop body that keeps its state."""
     states = f"{type_} s) => (bool d, {type_} t)"
     return f"g (int64 i, bool c, {states} {{ d = Identity (c) t = Identity (s) }}"
 
@@ -250,4 +250,4 @@ NEEDED: Mapping[tuple[str, str], Any] = {
     ("Upsample", "height_scale"): 2.0,
     ("Upsample", "width_scale"): 2.0,
 }
-"""Attributes that old versions ask for, by operator ("" is any) and name."""
+"""Attributes that old versions require, by operator ("" is any) and name."""

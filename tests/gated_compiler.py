@@ -1,4 +1,4 @@
-"""A C compiler that waits, or fails, where a tuned program is compiled in the background."""
+"""A C compiler that waits or fails when a tuned program is compiled in the background."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SECONDS = 60
-"""After which a build has failed that only hangs."""
+"""Timeout after which a hanging build fails."""
 
 SCRIPT = """#!/bin/sh
 # Does something else before it compiles what quick programs do not consist of.
@@ -21,13 +21,13 @@ exec cc "$@"
 
 
 def use_fresh_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache of programs of its own for a test."""
+    """Sets a program cache of the test."""
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(folder / "cache"))
     monkeypatch.delenv("POPGRAPH_PROGRAM_CACHE", raising=False)
 
 
 def gated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file that the compiler of tuned programs waits for."""
+    """A file whose existence lets the compiler of tuned programs continue."""
     path = folder / "gate"
     compile_by(folder, monkeypatch, f"while [ ! -e {path} ]; do sleep 0.02; done")
     yield path

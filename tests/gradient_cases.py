@@ -1,4 +1,4 @@
-"""Nodes whose gradients are tried: ONNX's own cases, and what these leave out."""
+"""Nodes for tests of gradients: ONNX's cases, and samples that they lack."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ GC, ML, MS = "ai.graphcore", "ai.onnx.ml", "com.microsoft"
 GENERATOR = np.random.default_rng(7)
 
 OF_BITS = {"BitCast"}
-"""What an operator does to bits is not done to wider numbers."""
+"""Operators on bit patterns, which cannot be judged in a wider type."""
 
 ROUNDED = {"DynamicQuantizeLSTM"}
-"""What rounds between its turns: differences see the jumps."""
+"""Operators that round between iterations, so that finite differences see jumps."""
 
 Cases = Iterator[Sample]
 
@@ -60,7 +60,7 @@ def case(
     outputs: int = 1,
     **attributes: Any,
 ) -> Sample:
-    """One node; inputs of doubles are in single precision where the operator knows no other."""
+    """A sample of one node; f64 inputs become f32 if the operator admits nothing wider."""
     names = ["" if one is None else f"x{at}" for at, one in enumerate(inputs)]
     arrays = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     infos = [
@@ -76,8 +76,8 @@ def case(
     opsets += [helper.make_opsetid(domain, 1)] if domain else []
     graph = helper.make_graph([node], "g", infos, made)
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    told = ", ".join(f"{key}={value}" for key, value in attributes.items())
-    return Sample(f"{op}-{opset}({told})"[:80], model, arrays)
+    listed = ", ".join(f"{key}={value}" for key, value in attributes.items())
+    return Sample(f"{op}-{opset}({listed})"[:80], model, arrays)
 
 
 def elementwise() -> Cases:
@@ -566,7 +566,7 @@ def of_popart() -> Cases:
 
 
 def of_onnxruntime() -> Cases:
-    """What its own tests have no samples of."""
+    """Samples of com.microsoft operators that onnxruntime's tests lack."""
 
     def of(op: str, *inputs: Array | None, **attributes: Any) -> Sample:
         return case(op, *inputs, domain=MS, **attributes)
@@ -585,7 +585,7 @@ def of_onnxruntime() -> Cases:
 
 
 def branches() -> Cases:
-    """Graphs inside nodes see what is around them, or are given it."""
+    """Graphs inside nodes with captured values, or with inputs."""
     info = helper.make_tensor_value_info
     double, shape = onnx.TensorProto.DOUBLE, [2, 3]
     made = [info("z", double, shape)]
@@ -609,12 +609,12 @@ TABLES = (
 
 
 def own_cases() -> list[Sample]:
-    """What ONNX's cases leave out."""
+    """Samples that ONNX's cases lack."""
     return [sample for table in TABLES for sample in table()]
 
 
 def onnx_cases() -> list[Sample]:
-    """ONNX's own of one node that takes and gives floats."""
+    """ONNX's cases of one node with float inputs and outputs."""
     compiled = {row.title for row in rows() if row.way.is_compiled} - OF_BITS
     found = [_sample(case_) for case_ in all_cases() if _is_about_one(case_)]
     return [sample for sample in found if sample.operator in compiled]
@@ -638,7 +638,7 @@ def _sample(found: Case) -> Sample:
 
 
 def onnxruntime_cases() -> list[Sample]:
-    """Those of which values are compared with onnxruntime's."""
+    """The samples whose values other tests compare with onnxruntime."""
     hosted = {
         f"{one.domain}.{one.name}".lstrip(".")
         for one in records().values()

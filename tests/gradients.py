@@ -1,4 +1,4 @@
-"""The gradients of one node by each of its inputs, against central differences."""
+"""Compares gradients of one node with central differences."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from popgraph.support.arrays import Array
 LOSS = "mixture_of_results"
 FLOATS = (TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
 PRECISIONS = ("stash_type", "softmax_precision", "to", "dtype", "output_dtype")
-"""Attributes that name the type of what is computed."""
+"""Attributes that name the type of intermediate computations."""
 INNER = {"RMSNormalization": "stash_type"}
-"""The one that says single precision where it is absent."""
+"""The attribute whose default is f32."""
 SINGLE_PARTS = {
     "LayerNormalization", "RotaryEmbedding", "GroupQueryAttention", "DequantizeLinear",
     "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention",
     "GatherBlockQuantized", "QEmbedLayerNormalization", "NormalizeImage", "MRotaryEmbedding",
     "SparseAttention",
 }  # fmt: skip
-"""Operators that have results, or are made of operators, in single precision; so is ai.onnx.ml."""
+"""Operators that compute in f32 or have f32 results; so does ai.onnx.ml."""
 SETTINGS = {"Dropout": (1,)}
-"""Inputs of floats that are settings: what is dropped does not move with the ratio."""
+"""Float inputs that are settings: the mask of Dropout does not depend on the ratio."""
 STATISTICS = {"BatchNormalization": (3, 4)}
-"""Inputs that are running statistics where they are weights: no gradient moves them."""
+"""Inputs that are running statistics if they are weights, and so have no gradient."""
 
 
 RESIZINGS = ("Resize", "Upsample")
 
 
 class Slope(StrEnum):
-    """What central differences and the gradient agree on, for a node and an input."""
+    """The result of comparing a gradient with central differences, for a node and an input."""
 
     YES = "yes"
     ZERO = "zero"
@@ -58,18 +58,18 @@ class Slope(StrEnum):
 
 
 class WrongGradientError(AssertionError):
-    """A gradient is not the slope."""
+    """A gradient that differs from the slope."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How far the ends of a central difference are from each other, and what it is worth."""
+    """The type, step and error bounds of central differences."""
 
     dtype: type[np.floating[Any]]
     step: float
     tolerance: float
     smallest: float
-    """Of slopes, what rounding errors of a loss near 1 make."""
+    """The absolute error of slopes from rounding of a loss near 1."""
 
     @property
     def onnx(self) -> int:
@@ -85,7 +85,7 @@ SINGLE = Precision(np.float32, 1e-2, 4e-2, 2e-3)
 
 @dataclass(frozen=True)
 class Sample:
-    """A model of one node, and what goes into it."""
+    """A model of one node, and its inputs."""
 
     name: str
     model: onnx.ModelProto
@@ -93,22 +93,22 @@ class Sample:
 
     @property
     def operator(self) -> str:
-        """As `docs/ops.md` names it."""
+        """The operator's name in `docs/ops.md`."""
         return title(self.model.graph.node[0])
 
     @cached_property
     def wide(self) -> Wide:
-        """The same in the precision that differences want."""
+        """The sample in a precision that is sufficient for differences."""
         return Wide.of(self)
 
 
 @dataclass(frozen=True)
 class Wide:
-    """A model of one node with a loss, in one precision; what is structural is constant."""
+    """A model of one node with a loss in one precision, whose structural inputs are constants."""
 
     model: onnx.ModelProto
     arrays: Mapping[str, Array]
-    """Of the inputs of floats that do not decide a structure."""
+    """The float inputs that do not decide a structure."""
     precision: Precision
     has_loss: bool
 
@@ -137,7 +137,7 @@ class Wide:
         return cls(model, arrays, precision, with_loss(model, results_of(model, arrays)))
 
     def slopes(self, kind: str = CONSTANT) -> dict[str, Slope]:
-        """By input; `WrongGradientError` for a gradient that is not the slope."""
+        """The outcome by input; raises `WrongGradientError` if a gradient is not the slope."""
         if not self.has_loss:
             return {}
         found, loss = self.gradients(self.backward(kind), kind), self.loss()
@@ -150,7 +150,7 @@ class Wide:
         }
 
     def loss(self) -> Callable[[str, Array], float]:
-        """The loss, where one input is another array."""
+        """The loss as a function of one input."""
         module, compilation = lowered(self.model, tuple(self.arrays), CONSTANT)
         state = first_state(module, compilation.weights)
 
@@ -161,7 +161,7 @@ class Wide:
         return at
 
     def backward(self, kind: str) -> tuple[ModuleOp, Compilation]:
-        """The gradients by inputs of a model, or by its weights (`VARIABLE`)."""
+        """A module with the gradients by inputs, or by weights (`VARIABLE`)."""
         model, names = copied(self.model), tuple(self.arrays)
         for name in names if kind == VARIABLE else ():
             hold(model, name, self.arrays[name])
@@ -191,9 +191,9 @@ class Wide:
         margin, slope = self.precision.margin((right, left), middle), (right + left) / 2
         if not np.isfinite(slope) or abs(right - left) > margin:
             return Slope.KINK
-        told = 0.0 if gradient is None else float(np.sum(gradient * direction))
-        if not abs(told - slope) <= margin:
-            says = "there is none" if gradient is None else f"it is {told}"
+        product = 0.0 if gradient is None else float(np.sum(gradient * direction))
+        if not abs(product - slope) <= margin:
+            says = "there is none" if gradient is None else f"it is {product}"
             raise WrongGradientError(f"the gradient of {name} is {slope}, but {says}")
         return Slope.ZERO if gradient is None or abs(slope) <= margin else Slope.YES
 
@@ -205,13 +205,13 @@ def copied(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_onnx(model: onnx.ModelProto) -> None:
-    """Losses are made of ONNX's own operators."""
+    """Adds an import of ONNX's operators, which losses consist of."""
     if not any(opset.domain in ("", "ai.onnx") for opset in model.opset_import):
         model.opset_import.append(helper.make_opsetid("", 21))
 
 
 def precision_of(model: onnx.ModelProto) -> Precision:
-    """Double, unless the operator takes no doubles where it takes floats."""
+    """f64, unless the operator takes f32 only."""
     node = model.graph.node[0]
     versions = {opset.domain: opset.version for opset in model.opset_import}
     domain = node.domain
@@ -226,7 +226,7 @@ def precision_of(model: onnx.ModelProto) -> Precision:
 
 
 def widen(graph: onnx.GraphProto, kind: int) -> None:
-    """All floats of a graph, and of those inside, are of one precision."""
+    """Converts all floats of a graph and of inner graphs to one precision."""
     scales = set(structural_names(graph))
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.tensor_type.elem_type in FLOATS and info.name not in scales:
@@ -239,7 +239,7 @@ def widen(graph: onnx.GraphProto, kind: int) -> None:
 
 
 def structural_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Scales and regions of resizing are in single precision, whatever the image is in."""
+    """The scales and regions of resizing operators, which are f32 for any image type."""
     for node in graph.node:
         if node.op_type in RESIZINGS:
             yield from node.input[1:]
@@ -266,14 +266,14 @@ def widen_tensor(tensor: TensorProto, kind: int) -> None:
 
 
 def away_from_kinks(array: Array, generator: np.random.Generator) -> Array:
-    """Kinks stand at round numbers; towards zero, so that what is in [-1, 1] stays there."""
+    """Moves elements off round numbers, where kinks are, towards zero to stay within [-1, 1]."""
     steps = generator.uniform(0.01, 0.05, array.shape)
     finite = np.where(np.isfinite(array), array, generator.uniform(0.5, 2, array.shape))
     return np.where(finite == 0, steps, finite - np.sign(finite) * steps).astype(array.dtype)
 
 
 def title(node: onnx.NodeProto) -> str:
-    """As `docs/ops.md` names an operator."""
+    """The name of an operator in `docs/ops.md`."""
     return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
 
 
@@ -298,7 +298,7 @@ def inputs_at(model: onnx.ModelProto, places: Mapping[str, tuple[int, ...]]) -> 
 
 
 def hold(model: onnx.ModelProto, name: str, array: Any) -> None:
-    """An input becomes an initializer."""
+    """Turns an input into an initializer."""
     kept = [info for info in model.graph.input if info.name != name]
     if len(kept) == len(model.graph.input):
         return
@@ -319,7 +319,7 @@ def lowered(
 
 
 def results_of(model: onnx.ModelProto, given: Mapping[str, Array]) -> dict[str, Array]:
-    """What a model gives of floats."""
+    """The float results of a model."""
     module, compilation = lowered(model, (), CONSTANT)
     with np.errstate(all="ignore"):
         state = first_state(module, compilation.weights)
@@ -329,7 +329,7 @@ def results_of(model: onnx.ModelProto, given: Mapping[str, Array]) -> dict[str, 
 
 
 def with_loss(model: onnx.ModelProto, results: Mapping[str, Array]) -> bool:
-    """Makes a random mixture of all results of floats the output; whether there are any."""
+    """Adds the loss, a random weighted sum of all float results; returns whether there are any."""
     generator, terms = np.random.default_rng(1), [f"{name}_term" for name in results]
     versions = {opset.domain: opset.version for opset in model.opset_import}
     double = DOUBLE.onnx if versions.get("", versions.get("ai.onnx", 0)) >= 6 else "DOUBLE"
@@ -351,12 +351,12 @@ def with_loss(model: onnx.ModelProto, results: Mapping[str, Array]) -> bool:
 
 
 def is_sized_by_data(model: onnx.ModelProto) -> bool:
-    """Whether data decide the size of a result: only steps of training compute with that."""
+    """Whether a result has a data-dependent size, which only training steps support."""
     return model.graph.node[0].op_type in BOUNDED
 
 
 def with_squares(model: onnx.ModelProto) -> None:
-    """Makes the sum of squares of the first result the output, however many elements it has."""
+    """Makes the sum of squares of the first result the output, for any number of elements."""
     result = model.graph.node[0].output[0]
     model.graph.node.extend(
         [
@@ -370,7 +370,7 @@ def with_squares(model: onnx.ModelProto) -> None:
 
 
 def formal_names(sample: Sample, names: Iterable[str]) -> list[str]:
-    """The names that the operator's schema has for a node's inputs; else, which ones they are."""
+    """The schema's names of a node's inputs, or their indices without a schema."""
     node = sample.model.graph.node[0]
     places = list(node.input)
     if not defs.has(node.op_type, node.domain):
@@ -383,11 +383,11 @@ def formal_names(sample: Sample, names: Iterable[str]) -> list[str]:
 
 
 CAPTURED = "captured"
-"""What graphs inside a node take from around it."""
+"""The name of values that inner graphs capture."""
 
 
 def slopes_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
-    """By operator and input, the best that is known: a slope, or that there is none to be had."""
+    """The best outcome by operator and input over all samples."""
     found: dict[str, dict[str, str]] = {}
     for sample in samples:
         slopes = sample.wide.slopes()

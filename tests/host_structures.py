@@ -17,13 +17,13 @@ LEAVES = (
     "product", "filter", "scan",
 )  # fmt: skip
 LONGEST = 12
-"""Elements of a vector; all are whole numbers below 7, so that sums are exact."""
+"""Maximal length of a vector; all elements are integers below 7, so that sums are exact."""
 
 NUMBERS = st.integers(0, 5)
 
 
 def blocks(depth: int) -> st.SearchStrategy[list[Any]]:
-    """Steps, as plain data: what each does, and which vectors it takes."""
+    """Steps as plain data: the kind of each step, and the vectors that it reads."""
     leaf = st.tuples(st.sampled_from(LEAVES), NUMBERS, NUMBERS)
     if depth == 0:
         return st.lists(leaf, min_size=1, max_size=2)
@@ -36,7 +36,7 @@ def blocks(depth: int) -> st.SearchStrategy[list[Any]]:
 
 @dataclass
 class Writer:
-    """A graph that is being written; its vectors, those of graphs around it included."""
+    """A graph under construction, and its vectors, including those of outer graphs."""
 
     numbers: count[int]
     functions: list[onnx.FunctionProto]
@@ -62,7 +62,7 @@ class Writer:
         return self.node("ReduceSum", vector, keepdims=keepdims)
 
     def small(self, vector: str) -> str:
-        """A number below 4 that data say, as a vector of one."""
+        """A data-dependent number below 4, as a vector of one element."""
         found = self.node("Cast", self.node("Abs", self.total(vector)), to=TensorProto.INT64)
         return self.node("Mod", found, self.constant([4]))
 
@@ -70,7 +70,7 @@ class Writer:
         return self.node("Squeeze", vector, self.constant([0]))
 
     def short(self, vector: str) -> str:
-        """The first elements, within the bounds of numbers."""
+        """The first `LONGEST` elements, modulo 7."""
         seven = self.constant(7, np.float32)
         first = self.node("Slice", vector, self.constant([0]), self.constant([LONGEST]))
         return self.node("Mod", first, seven, fmod=1)
@@ -126,7 +126,7 @@ class Writer:
         return self.node("Compress", self.at(one), above, axis=0)
 
     def write_scan(self, one: int, two: int) -> str:
-        """Of one row at least: onnxruntime knows no Scan of none."""
+        """A Scan of at least one row, since onnxruntime has no empty Scan."""
         scanned = self.node("Concat", self.at(one), self.constant([1], np.float32), axis=0)
         body = self.inner()
         number = next(self.numbers)
@@ -158,7 +158,7 @@ class Writer:
     def write_loop(
         self, one: int, block: Sequence[Any], counted: bool, asks: bool, stacks: bool
     ) -> str:
-        """A state of any length; what ends it is a number of turns, a condition, or both."""
+        """A Loop with a state of any length, ended by a trip count, a condition, or both."""
         number = next(self.numbers)
         turn, go, state = (f"{name}{number}" for name in ("turn", "go", "state"))
         body = self.inner(state)
@@ -209,7 +209,7 @@ def scalar(name: str) -> onnx.ValueInfoProto:
 
 
 def model(block: Sequence[Any]) -> onnx.ModelProto:
-    """A model of the input `d`, too large for its elements to be known."""
+    """A model of the input `d`, which is too large to be specialized on its elements."""
     writer = Writer(count(), [], [])
     five = writer.constant([5])
     first = writer.node("Slice", "d", writer.constant([0]), five)

@@ -1,4 +1,4 @@
-"""What may become of a model that somebody damaged: an answer, or a sentence, and soon."""
+"""Judges damaged models: they must end in a result or an error, within time and memory."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import PopgraphError
 
 SECONDS = 20.0
-"""Of the processor, after which a model of a few numbers takes too long."""
+"""CPU time after which a small model has taken too long."""
 MEMORY = 6 << 30
-"""Bytes of addresses that a test may have: what asks for more is told so, and disturbs nobody."""
+"""Address space of a test: larger requests fail instead of disturbing other processes."""
 MOST = 100_000
-"""Elements of inputs that are worth to be tried."""
+"""Largest number of input elements for which a model is run."""
 
 
 class TooLong(BaseException):
-    """No answer within time; no `except Exception` catches it."""
+    """Raised without a result in time; not an Exception, so that handlers do not catch it."""
 
 
 @contextmanager
 def in_time(seconds: float = SECONDS) -> Iterator[None]:
-    """`TooLong` when the body takes more of the processor's time; no memory beyond `MEMORY`."""
+    """Raises `TooLong` after `seconds` of CPU time, and limits the address space to `MEMORY`."""
 
     def end(*_: object) -> None:
         raise TooLong
@@ -56,7 +56,7 @@ def in_time(seconds: float = SECONDS) -> Iterator[None]:
 
 
 class Opened:
-    """Which files are opened, and how, while a test looks (a hook stays for ever)."""
+    """Files opened while `watching`. An audit hook cannot be removed, so there is one instance."""
 
     def __init__(self) -> None:
         self.watching = False
@@ -73,10 +73,10 @@ class Opened:
 
 @dataclass
 class Verdict:
-    """What became of one model."""
+    """The outcome of one model."""
 
     kind: str
-    """`refused`, `compiled`, `ran`, or what must not be: an error's name, `differs` ..."""
+    """`refused`, `compiled`, `ran`, or a failure: an error's name, `differs`, ..."""
     what: str = ""
     inputs: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Verdict:
 
 
 def judged(data: bytes, *, in_c: bool = False) -> Verdict:
-    """What becomes of a model; `in_c` runs it in C as well."""
+    """The verdict on a model; `in_c` also runs it in C."""
     try:
         with in_time(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -101,7 +101,7 @@ def judged(data: bytes, *, in_c: bool = False) -> Verdict:
 
 
 def _place(error: BaseException) -> str:
-    """The last line of this package that an error went through."""
+    """The innermost line of this package in the traceback of an error."""
     found, trace = "", error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -141,7 +141,7 @@ def _made_up(type_: Any, shape: list[int]) -> Any:
 
 
 def difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Where two runs differ by more than rounding; empty where they do not."""
+    """The first difference of two runs beyond rounding, or an empty text."""
     for name, other in wanted.items():
         mine, other = np.asarray(found[name]), np.asarray(other)
         if mine.shape != other.shape or mine.dtype != other.dtype:

@@ -1,11 +1,11 @@
-"""The tables of names in docs/training.md: `python -m tests.names_page` writes them anew."""
+"""Writes the tables of names in docs/training.md: `python -m tests.names_page`."""
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
 
-from popgraph.builder.pgraph.check.losses import LOSSES
+from popgraph.builder.pgraph.check.loss_table import LOSSES
 from popgraph.builder.pgraph.lower.schedules import PARAMETERS, SCHEDULE_NAMES, SCHEDULES
 from popgraph.passes.optimizer_spec import Scalar
 from popgraph.support.names import Names
@@ -85,7 +85,7 @@ def section() -> str:
 
 
 def page() -> str:
-    """The page with the tables as they should be."""
+    """The page with current tables."""
     text = PAGE.read_text()
     begin, end = MARKS
     before, _, rest = text.partition(begin)

@@ -1,4 +1,4 @@
-"""Runs the notebooks of docs/notebooks: `python -m tests.notebooks` keeps what their cells give."""
+"""Runs the notebooks of docs/notebooks: `python -m tests.notebooks` stores their outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read(path: Path) -> Any:
 
 
 def run(path: Path, folder: Path) -> Any:
-    """The notebook as it is after all its cells have run in a folder of their own."""
+    """The notebook after running all cells in a folder."""
     found = read(path)
     found.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for number, cell in enumerate(found.cells):

@@ -1,4 +1,4 @@
-"""Meanings of older operators and of pools, where onnx.reference has none or a wrong one."""
+"""Meanings of older operators and of pools that onnx.reference lacks or computes wrongly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Numbers = Sequence[int]
 
 
 class GlobalMaxPool(OpRun):  # type: ignore[misc]
-    """The reference's own drops dimensions of tensors that are no images."""
+    """GlobalMaxPool for any rank: the reference drops dimensions of other ranks than images."""
 
     op_domain = ""
 
@@ -31,11 +31,11 @@ class GlobalMaxPool(OpRun):  # type: ignore[misc]
 
 class MaxPool(ReferenceMaxPool):  # type: ignore[misc]
     """
-    The reference's own is right for windows that are moved by more than one, with `pads`.
+    MaxPool of any rank, stride and padding; the reference's own is right for strides above 1.
 
-    It takes windows that are moved by one for images, whose pads it reads in an order that is not
-    ONNX's, and SAME_LOWER for SAME_UPPER. NaN is the largest element of its window, as in
-    `graphcore.max_pool`; the reference forgets it, depending on where it stands.
+    For stride 1 the reference assumes images, reads pads in another order than ONNX's, and treats
+    SAME_LOWER as SAME_UPPER. NaN is the largest element of its window, as in `graphcore.max_pool`;
+    the reference drops it, depending on its position.
     """
 
     op_domain = ""
@@ -65,7 +65,7 @@ class MaxPool(ReferenceMaxPool):  # type: ignore[misc]
 
 
 class AveragePool(AveragePool_19):  # type: ignore[misc]
-    """The reference's own takes NaN for padding; the mean of NaN and anything is NaN."""
+    """AveragePool that propagates NaN, which the reference treats as padding."""
 
     op_domain = ""
 
@@ -79,7 +79,7 @@ class AveragePool(AveragePool_19):  # type: ignore[misc]
 
 
 def _pads(mode: str, sizes: Numbers, spans: Numbers, strides: Numbers) -> list[int]:
-    """All that come before, then all that come behind."""
+    """Pads at the begin of all axes, then at the end of all axes."""
     if mode == "VALID":
         return [0] * 2 * len(sizes)
     totals = [
@@ -91,11 +91,11 @@ def _pads(mode: str, sizes: Numbers, spans: Numbers, strides: Numbers) -> list[i
 
 
 Meaning = Callable[..., Array]
-"""The result for the operands, and the attributes by name (those that are absent are None)."""
+"""The result for the operands and the attributes by name; absent attributes are None."""
 
 
 def placed(function: Callable[..., Any]) -> Meaning:
-    """The second operand stands at `axis` of the first, not at its end."""
+    """Broadcasts the second operand at `axis` of the first, instead of at its last axes."""
 
     def compute(a: Array, b: Array, axis: int | None = None, **_: Any) -> Array:
         if axis is not None:
@@ -106,7 +106,7 @@ def placed(function: Callable[..., Any]) -> Meaning:
 
 
 def flattened(function: Callable[[Array], Array]) -> Meaning:
-    """Along all axes from `axis` on, taken as one."""
+    """Applies a function along all axes from `axis` on, flattened to one."""
 
     def compute(x: Array, axis: int | None = None, **_: Any) -> Array:
         before = x.shape[: 1 if axis is None else axis]
@@ -135,7 +135,7 @@ def _clip(x: Array, min: float | None = None, max: float | None = None, **_: Any
 
 
 def _prelu(x: Array, slope: Array, **_: Any) -> Array:
-    """A list of slopes is one per channel."""
+    """PRelu; a vector of slopes is per channel."""
     if slope.ndim == 1 and x.ndim > 2:
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     return np.where(np.less(x, 0), np.multiply(x, slope), x)
@@ -149,7 +149,7 @@ def _batch_normalization(
     x: Array, scale: Array, bias: Array, mean: Array, variance: Array,
     epsilon: float = 1e-5, spatial: int | None = 1, **_: Any,
 ) -> Array:  # fmt: skip
-    """What is inferred: onnx's reference mixes in the statistics of the batch."""
+    """Inference mode; onnx's reference mixes in the statistics of the batch."""
 
     def of_channels(numbers: Array) -> Array:
         return numbers.reshape(-1, *(1,) * (x.ndim - 2)) if spatial != 0 else numbers
@@ -176,7 +176,7 @@ def _global_lp_pool(x: Array, p: float = 2, **_: Any) -> Array:
 def _max_roi_pool(
     x: Array, regions: Array, pooled_shape: Any = (), spatial_scale: float = 1.0, **_: Any
 ) -> Array:
-    """The largest element of each bin, 0 where there is none."""
+    """The largest element of each bin, 0 for an empty bin."""
     found = np.zeros((len(regions), x.shape[1], *pooled_shape), x.dtype)
     corners = regions[:, 1:].astype(np.float64) * spatial_scale
     rounded = np.sign(corners) * np.floor(np.abs(corners) + 0.5)
@@ -193,7 +193,7 @@ def _max_roi_pool(
 
 
 def _bins(first: float, last: float, count: int, size: int) -> list[slice]:
-    """The elements of each bin between two of them, without those outside."""
+    """The elements of each of `count` bins from `first` to `last`, clipped to the tensor."""
     length = max(last - first + 1, 1) / count
     ends = [
         (first + np.floor(at * length), first + np.ceil((at + 1) * length)) for at in range(count)
@@ -214,7 +214,7 @@ def _dequantize_linear(
 
 
 def _upsample(x: Array, mode: str | None = "nearest", scales: Any = None, **more: Any) -> Array:
-    """Of whole scales, as elements are repeated."""
+    """Nearest upsampling by integer scales: repeats elements."""
     if scales is None:
         scales = [1, 1, more["height_scale"], more["width_scale"]]
     if mode not in (None, "nearest") or any(scale != int(scale) for scale in scales):
@@ -225,7 +225,7 @@ def _upsample(x: Array, mode: str | None = "nearest", scales: Any = None, **more
 
 
 def _cast(x: Array, to: str = "FLOAT", **_: Any) -> Array:
-    """Types had names."""
+    """Cast of versions whose `to` is a name."""
     return x.astype(helper.tensor_dtype_to_np_dtype(helper.TensorProto.DataType.Value(to)))
 
 
@@ -234,7 +234,7 @@ def _reshape(x: Array, shape: Any = (), **_: Any) -> Array:
 
 
 def _dropout(x: Array, **_: Any) -> Array:
-    """As in inference: what is dropped, nobody can tell."""
+    """Dropout in inference mode: a random mask could not be compared."""
     return x
 
 
@@ -252,7 +252,7 @@ PLACED: dict[str, Callable[..., Any]] = {
     "Xor": np.logical_xor,
 }
 EVER = 1 << 31
-"""Until no version: onnx's reference has none."""
+"""The end of versions for operators that onnx's reference lacks."""
 OLDER: dict[str, tuple[int, Meaning]] = {
     **{name: (7, placed(function)) for name, function in PLACED.items()},
     "BatchNormalization": (14, _batch_normalization),
@@ -270,11 +270,11 @@ OLDER: dict[str, tuple[int, Meaning]] = {
     "LogSoftmax": (13, flattened(_log_softmax)),
     "Hardmax": (13, flattened(_hardmax)),
 }
-"""Until which version (not included) an operator had another meaning, and which."""
+"""Older meanings of operators, each with the first version that no longer has it."""
 
 
 class _RoiAlign(RoiAlign):  # type: ignore[misc]
-    """Places were not shifted by half an element before there was a word for it."""
+    """RoiAlign without the half-pixel shift, before its attribute existed."""
 
     def _run(self, *operands: Array, **attributes: Any) -> Any:
         shift = {"coordinate_transformation_mode": "output_half_pixel"}
@@ -286,11 +286,11 @@ SUCCESSORS: dict[str, tuple[int, type[OpRun]]] = {
     "RoiAlign": (16, _RoiAlign),
     "Scatter": (11, ScatterElements),
 }
-"""Until which version what onnx's reference knows of a later version computes it as well."""
+"""Later versions that also compute older ones, each with the version of the change."""
 
 
 def older(op_type: str, version: int) -> list[type[OpRun]]:
-    """The operator as onnx's reference wants it, if it needs to be told."""
+    """The class that replaces the reference's operator for a version, if one is required."""
     last, successor = SUCCESSORS.get(op_type, (0, None))
     if successor is not None and version < last:
         return [type(op_type, (successor,), {"op_domain": ""})]

@@ -1,4 +1,4 @@
-"""Models of one node, and what popgraph and onnxruntime compute of them."""
+"""Models of one node, and their results by popgraph and onnxruntime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.support.arrays import Array
 from tests.peer import answers
 
 Arrays = Mapping[str, Array | None]
-"""By input, in the node's order; None stands for one that is absent."""
+"""Arrays by input, in the node's order; None is an absent input."""
 OPSET = 22
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 1e-5, "float64": 1e-11}
 
@@ -55,7 +55,7 @@ def found(proto: onnx.ModelProto, inputs: Arrays, backend: str = "reference") ->
 
 
 def of_both(proto: onnx.ModelProto, inputs: Arrays) -> dict[str, Array]:
-    """What the reference backend computes, which is what kernels compute."""
+    """The results of the reference backend, after checking that C agrees."""
     wanted, by_kernels = (found(proto, inputs, backend) for backend in ("reference", "c"))
     for name, array in wanted.items():
         assert by_kernels[name].dtype == array.dtype
@@ -64,7 +64,7 @@ def of_both(proto: onnx.ModelProto, inputs: Arrays) -> dict[str, Array]:
 
 
 def close(one: Array, other: Array) -> None:
-    """To the digits that the first one's element type has."""
+    """Compares to the precision of the first array's element type."""
     assert one.shape == other.shape, (one.shape, other.shape)
     margin = TOLERANCE.get(str(one.dtype), 0.0)
     wide = [array.astype(np.float64) if margin else array for array in (one, other)]
@@ -73,7 +73,7 @@ def close(one: Array, other: Array) -> None:
 
 
 def of_peer(proto: onnx.ModelProto, inputs: Arrays, folder: Path) -> dict[str, Array]:
-    """What onnxruntime computes."""
+    """The results of onnxruntime."""
     given = {info.name: inputs[info.name] for info in proto.graph.input}
     (answer,) = answers([(proto.SerializeToString(), given)], folder)
     assert not isinstance(answer, str), answer

@@ -1,4 +1,4 @@
-"""Models that somebody damaged: small ones of every kind, and what can be changed in one."""
+"""Damaged models: small models of every kind, and random changes of them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ TEXT_MODELS = (
 
 
 def _filled(text: str) -> ModelProto:
-    """The model of a text; what it only declares becomes an initializer with some elements."""
+    """The model of a text; values that are only declared become initializers."""
     model = parser.parse_model(text)
     made = {name for node in model.graph.node for name in node.output}
     for info in [one for one in model.graph.value_info if one.name not in made]:
@@ -77,13 +77,13 @@ def _filled(text: str) -> ModelProto:
 
 @cache
 def own_models() -> tuple[ModelProto, ...]:
-    """Small models made for this: layers as exporters write them, functions, branches."""
+    """Small models for this purpose: exported layers, functions, branches."""
     return tuple(map(_filled, TEXT_MODELS))
 
 
 @cache
 def node_models() -> tuple[ModelProto, ...]:
-    """ONNX's own tests of operators that compile, and of those that are made of them."""
+    """ONNX's node tests whose operators compile or are functions."""
     known = {name for domain, name in supported_operators() if not domain}
     known |= {
         schema.name
@@ -100,7 +100,7 @@ def node_models() -> tuple[ModelProto, ...]:
 
 
 def _with_constants(model: ModelProto, inputs: Sequence[Any]) -> ModelProto:
-    """Small inputs of whole numbers are axes, sizes and the like: they become initializers."""
+    """Turns small integer inputs, such as axes and sizes, into initializers."""
     made = ModelProto()
     made.CopyFrom(model)
     for info, array in zip(list(made.graph.input), inputs, strict=False):
@@ -111,7 +111,7 @@ def _with_constants(model: ModelProto, inputs: Sequence[Any]) -> ModelProto:
 
 
 def mutant(random: Random, seeds: Sequence[ModelProto]) -> bytes:
-    """One of the models, with one to three things changed."""
+    """A random seed model with one to three changes."""
     model = ModelProto()
     model.CopyFrom(random.choice(seeds))
     for _ in range(random.choice((1, 1, 1, 2, 3))):
@@ -121,7 +121,7 @@ def mutant(random: Random, seeds: Sequence[ModelProto]) -> bytes:
 
 
 def some_bytes(random: Random, data: bytes) -> bytes:
-    """A few bytes are others, or missing, or stand twice."""
+    """Replaces, deletes or duplicates a few bytes."""
     changed = bytearray(data)
     for _ in range(random.randint(1, 4)):
         place, kind = random.randrange(len(changed) + 1), random.randrange(4)
@@ -142,7 +142,7 @@ def _node(random: Random, model: ModelProto) -> NodeProto:
 
 
 def _attribute(random: Random, model: ModelProto) -> None:
-    """An attribute gets another value, or one that the node does not have."""
+    """Changes the value of an attribute, or adds an attribute of the schema."""
     node = _node(random, model)
     schema = defs.get_schema(node.op_type) if defs.has(node.op_type) else None
     names = list(schema.attributes) if schema else []
@@ -181,7 +181,7 @@ def _value(random: Random, attribute: AttributeProto) -> None:
 
 
 def _numbers(random: Random, numbers: Any) -> None:
-    """A list is longer, shorter, or has another number."""
+    """Extends, shortens or changes a list."""
     kind = random.randrange(4)
     if kind == 0 and numbers:
         del numbers[random.randrange(len(numbers))]
@@ -192,7 +192,7 @@ def _numbers(random: Random, numbers: Any) -> None:
 
 
 def _shape(random: Random, model: ModelProto) -> None:
-    """An input has another shape."""
+    """Changes the shape of an input or output."""
     infos: list[ValueInfoProto] = [*model.graph.input, *model.graph.output]
     if not infos:
         return
@@ -223,7 +223,7 @@ def _tensor(random: Random, model: ModelProto) -> None:
 
 
 def _tensor_field(random: Random, tensor: TensorProto) -> None:
-    """A tensor says other dims, another type, another place, or has other elements."""
+    """Changes the dims, type, location or elements of a tensor."""
     kind = random.randrange(6)
     if kind == 0:
         _numbers(random, tensor.dims)
@@ -240,7 +240,7 @@ def _tensor_field(random: Random, tensor: TensorProto) -> None:
 
 
 def _other_elements(random: Random, tensor: TensorProto) -> None:
-    """A whole tensor again, of another shape or with another number in it."""
+    """Rewrites a tensor with another shape or another element."""
     try:
         array = np.array(numpy_helper.to_array(tensor))
     except Exception:
@@ -257,7 +257,7 @@ def _other_elements(random: Random, tensor: TensorProto) -> None:
 
 
 def _wiring(random: Random, model: ModelProto) -> None:
-    """A node takes another input, or gives another number of outputs."""
+    """Changes an input or the number of outputs of a node."""
     node = _node(random, model)
     names = [info.name for info in model.graph.input]
     names += [tensor.name for tensor in model.graph.initializer]
@@ -276,7 +276,7 @@ def _wiring(random: Random, model: ModelProto) -> None:
 
 
 def _operator(random: Random, model: ModelProto) -> None:
-    """Another operator, or another version."""
+    """Changes an operator, or an opset version."""
     if random.random() < 0.5:
         name = random.choice([name for domain, name in supported_operators() if not domain])
         _node(random, model).op_type = name

@@ -1,8 +1,8 @@
 """
-ONNX's own evaluator as the meaning of modules of the onnx level: an oracle of others.
+`onnx.reference` as the meaning of the onnx level: an independent oracle.
 
-The package's own meaning of most operators is that of what they lower to, and would agree with any
-lowering. So `conftest` puts this one in its place for tests that compare levels.
+The package evaluates most operators by their lowering, so it would agree with any lowering.
+`conftest` replaces it by this oracle for tests that compare levels.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tests.older_meaning import AveragePool, GlobalMaxPool, MaxPool, older
 
 OWN = frozenset({"CastMap", "CategoryMapper", "DictVectorizer", "ImageDecoder", "LabelEncoder"})
 OWN |= {"OneHotEncoder", "ZipMap"}
-"""Operators of which onnx.reference means other things than ONNX or onnxruntime."""
+"""Operators that onnx.reference computes unlike ONNX or onnxruntime."""
 
 
 class Oracle(Interpreter):
-    """Computes nodes by onnx.reference, or by the functions that their schemas define them by."""
+    """Computes nodes by onnx.reference, or by the function bodies of their schemas."""
 
     def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
         if op.op_type in OWN:
@@ -45,7 +45,7 @@ class Oracle(Interpreter):
 
 
 def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) -> dict[str, Array]:
-    """As `popgraph.backends.reference.onnx_level.run_onnx`."""
+    """Replaces `popgraph.backends.reference.onnx_level.run_onnx`."""
     return Oracle(model_of(module), store).graph(inputs)
 
 
@@ -55,7 +55,7 @@ def evaluate_node(
     store: WeightStore,
     opsets: Mapping[str, int],
 ) -> list[Any]:
-    """The outputs of a node that has no graphs in it."""
+    """The outputs of a node without inner graphs."""
     names: dict[SSAValue, str] = {}
 
     def name_of(value: SSAValue) -> str:
@@ -88,7 +88,7 @@ GIVING_FLOATS = frozenset(
         "Scaler", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
     )
 )  # fmt: skip
-"""Operators that take integers and give floats: onnx's reference cuts off their fractions."""
+"""Operators from integers to floats, whose fractions onnx's reference cuts off."""
 
 
 def _as_floats(array: Any) -> Any:
@@ -102,7 +102,7 @@ def _runner(
     versions: Mapping[str, int],
     own: list[type[OpRun]],
 ) -> ReferenceEvaluator:
-    """Of a model that holds this node alone: only then does the reference heed its version."""
+    """An evaluator of a model with this node alone, so that the reference respects its version."""
     graph = helper.make_graph(
         [node],
         "node",
@@ -115,5 +115,5 @@ def _runner(
 
 
 def _as_array(value: Any) -> Any:
-    """Scalars of NumPy as arrays; sequences stay lists."""
+    """Converts NumPy scalars to arrays, and keeps lists."""
     return np.asarray(value) if isinstance(value, np.generic | int | float) else value

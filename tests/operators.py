@@ -1,9 +1,9 @@
 """
-Measures every operator: what computed ONNX's cases, and by which inputs gradients flow.
+Measures every operator: the backends of ONNX's cases, and the inputs with gradients.
 
-`python -m tests.operators FOUND.json` reads what `popgraph conformance --json` wrote, and brings
-docs/operators.json and the table of docs/conformance.md up to date. With `--cases`, gradients and
-types stay as they were measured before.
+`python -m tests.operators FOUND.json` reads the output of `popgraph conformance --json`, and
+updates docs/operators.json and the table of docs/conformance.md. With `--cases`, gradients and
+types are not measured again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DOCS = Path(__file__).parent.parent / "docs"
 RECORD = DOCS / "operators.json"
 PAGE = DOCS / "conformance.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
-"""Around what stands in the page of the last run."""
+"""Markers around the results of the last run in the page."""
 
 
 def operator(model: onnx.ModelProto) -> str:
-    """The operator that a case is about: its only node's."""
+    """The operator of a case with one node."""
     node = model.graph.node[0]
     return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
 
@@ -45,9 +45,9 @@ def is_about_one(case: Case) -> bool:
 
 def record(outcomes: list[Outcome], known: dict[str, Any]) -> dict[str, Any]:
     """
-    All cases by group and by operator, the slopes by an operator's inputs, and its types.
+    All cases by group and by operator, and the slopes and types of each operator.
 
-    What is `known` of the last two is not measured again.
+    Slopes and types that are `known` are not measured again.
     """
     slopes = known.get("slopes") or slopes_of(all_samples())
     cases = of_operators(outcomes)
@@ -64,7 +64,7 @@ def record(outcomes: list[Outcome], known: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_operators(outcomes: list[Outcome]) -> dict[str, Counter[str]]:
-    """By operator, how many of the cases about it were computed by what, or ended how."""
+    """Numbers of cases by operator, and by backend or failure."""
     ended = {each.name: each for each in outcomes}
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for case in filter(is_about_one, all_cases()):
@@ -98,7 +98,7 @@ def put_into_page(outcomes: list[Outcome]) -> None:
 
 
 def read(file: str) -> list[Outcome]:
-    """What `popgraph conformance --backend c --json` wrote."""
+    """The outcomes in the output of `popgraph conformance --backend c --json`."""
     tests = json.loads(Path(file).read_text())["backends"]["c"]["tests"]
     return [Outcome(**{**each, "status": Status(each["status"])}) for each in tests]
 
@@ -114,7 +114,7 @@ PARTS = 16
 
 
 def measured_types() -> dict[str, list[Any]]:
-    """By operator, the types of its first input that are right, and why the others are not."""
+    """By operator, the types of its first input that pass, and reasons why others do not."""
     keys = sorted({(one.domain, one.name) for one in schemas()})
     found: dict[str, list[Any]] = {}
     with ProcessPoolExecutor(2) as pool:
@@ -127,7 +127,7 @@ def measured_types() -> dict[str, list[Any]]:
 
 
 def lines(found: dict[str, Any]) -> str:
-    """JSON with an operator in each line."""
+    """JSON with one line per operator."""
     tables = ("operators", "types")
     head = {key: value for key, value in found.items() if key not in tables}
     parts = [f'"{name}": {{\n' + ",\n".join(_rows(found[name])) + "\n}" for name in tables]

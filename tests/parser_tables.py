@@ -1,4 +1,4 @@
-"""Writes the tables of the `.pgraph` parser anew if they are of another grammar or lark."""
+"""Writes the tables of the `.pgraph` parser if the grammar or lark has changed."""
 
 from popgraph.builder.pgraph.syntax.parser import TABLES, from_tables, tables
 

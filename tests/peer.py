@@ -1,4 +1,4 @@
-"""Runs models in onnxruntime, in a process of its own: damaged ones may end it."""
+"""Runs models in onnxruntime, in a separate process, which damaged models may crash."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Case = tuple[bytes, Mapping[str, Any]]
 """A model and its inputs."""
 
 SAFE = 64
-"""Of weights below it, two products fit 16 bits, in which onnxruntime adds them on some CPUs."""
+"""Bound of weights: two products fit 16 bits, in which onnxruntime adds on some CPUs."""
 
 
 def answers(cases: Sequence[Case], folder: Path) -> list[dict[str, Any] | str]:
-    """What onnxruntime computes, or why it does not, for each case."""
+    """For each case, the results of onnxruntime, or its error."""
     for place, (model, inputs) in enumerate(cases):
         (folder / f"{place}.onnx").write_bytes(model)
         np.savez(folder / f"{place}.in.npz", **_keyed(inputs))
@@ -30,12 +30,12 @@ def answers(cases: Sequence[Case], folder: Path) -> list[dict[str, Any] | str]:
 
 
 def _keyed(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Names of inputs may be any text: arrays are told apart by their places."""
+    """Arrays by index, since names of inputs may be any text."""
     return {str(place): array for place, array in enumerate(inputs.values())}
 
 
 def _first_missing(folder: Path, begun: int, count: int) -> int:
-    """Behind the case that ended the process."""
+    """The index after the case that crashed the process."""
     for place in range(begun, count):
         if not _done(folder, place):
             (folder / f"{place}.txt").write_text("onnxruntime did not survive it")
@@ -57,7 +57,7 @@ def _answer(folder: Path, place: int) -> dict[str, Any] | str:
 
 
 def run_all(folder: Path, begun: int) -> None:
-    """Every case from one on, until all are done or one ends the process."""
+    """Runs the cases from an index on, until all are done or one crashes the process."""
     place = begun
     while (folder / f"{place}.onnx").exists():
         try:

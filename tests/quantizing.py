@@ -30,7 +30,7 @@ class Quantizing:
     operator: str = "QuantizeLinear"
     shape: tuple[int, ...] = (2, 3)
     real: str = "f32"
-    """The type of the real numbers, or i32."""
+    """The type of the unquantized side: a float type or i32."""
     scale: str = "f32"
     narrow: str = "u8"
     axis: int | None = None
@@ -55,7 +55,7 @@ class Quantizing:
 
     def arrays(self) -> dict[str, Array]:
         generator = np.random.default_rng(self.seed)
-        # Of a quotient that is infinite, the reference makes an integer of any sign.
+        # The reference turns an infinite quotient into an integer of any sign.
         halves_divide = {"f16", dtypes.BY_NAME["f16"].onnx} & {
             self.real,
             self.scale,
@@ -74,7 +74,7 @@ class Quantizing:
         if self.zero:
             given["z"] = elements(generator, self.narrow, self.scales)
             ignored = "f4e2m1" if self.operator == "DequantizeLinear" else ""
-            if self.narrow in (*EIGHTS, ignored):  # the reference wants none, or reads none
+            if self.narrow in (*EIGHTS, ignored):  # The reference refuses or ignores others.
                 given["z"] = np.zeros_like(given["z"])
         return {name: given[name] for name in "xsz" if name in given}
 
@@ -94,14 +94,14 @@ def _numpy(name: str) -> np.dtype[Any]:
 
 
 def elements(generator: np.random.Generator, name: str, shape: Sequence[int]) -> Array:
-    """Elements of a narrow type: of integers all, of floats small ones."""
+    """Elements of a narrow type: all integers, but only small floats."""
     if dtypes.BY_NAME[name].is_float:
         return np.asarray(cast(generator.normal(size=shape), _numpy(name)))
     return np.asarray(cast(generator.integers(-(2**17), 2**17, shape), _numpy(name)))
 
 
 def model_of(cases: Sequence[Quantizing]) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """All in one model, and what it is fed."""
+    """One model of all cases, and its inputs."""
     constants, fed = dict[str, Array](), dict[str, Array]()
     for number, case in enumerate(cases):
         for name, array in case.arrays().items():
@@ -132,20 +132,20 @@ def model(
 
 
 def expected(made: onnx.ModelProto, fed: Mapping[str, Array]) -> list[Array]:
-    """What ONNX's reference computes."""
+    """The results of ONNX's reference."""
     with np.errstate(all="ignore"):
         return [np.asarray(one) for one in ReferenceEvaluator(made).run(None, dict(fed))]
 
 
 def assert_same(found: Array, wanted: Array, case: object) -> None:
-    """To the bit, but for those of NaN."""
+    """Compares values exactly; all NaN are equal."""
     assert found.dtype == wanted.dtype, case
     numbers = [cast(one, np.dtype(np.float64)) for one in (found, wanted)]
     np.testing.assert_array_equal(*numbers, err_msg=str(case))
 
 
 def _versions(case: Quantizing, opset: int) -> Quantizing:
-    """The node as an older version has it."""
+    """The node with the attributes and types of an older version."""
     attributes = tuple(
         (name, value)
         for name, value in case.attributes
@@ -167,10 +167,10 @@ def _versions(case: Quantizing, opset: int) -> Quantizing:
 @st.composite
 def quantizings(draw: st.DrawFn, opset: int = 28, operator: str = "") -> Quantizing:
     """
-    Nodes of which ONNX's text and its reference say the same.
+    Nodes for which ONNX's text and its reference agree.
 
-    Of numbers and scales of two types they do not: the text divides in the type of the scale. The
-    reference has no DequantizeLinear before version 19.
+    They disagree for inputs and scales of two types: the text divides in the type of the scale.
+    The reference has no DequantizeLinear before version 19.
     """
     both = ("QuantizeLinear", "DequantizeLinear")[: 1 if opset < 19 else 2]
     operator = operator or draw(st.sampled_from(both))

@@ -1,4 +1,4 @@
-"""Draws recurrent layers, and computes them in NumPy, one gate after the other."""
+"""Draws recurrent layers, and computes them in NumPy gate by gate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[float, ...]]] = {
     "Softsign": (lambda x: x / (1 + np.abs(x)), ()),
     "Softplus": (lambda x: np.logaddexp(0, x), ()),
 }
-"""The functions, with the defaults of alpha and beta; NaN: there is none."""
+"""Activation functions with defaults of alpha and beta; NaN means no default."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Recurrence:
     layout: int = 0
     lengths: tuple[int, ...] | None = None
     given: frozenset[str] = frozenset()
-    """Which of the inputs that may be absent are there, beside the lengths."""
+    """The optional inputs that are present, except lengths."""
     clip: float | None = None
     activations: tuple[str, ...] | None = None
     alpha: tuple[float, ...] = ()
@@ -57,10 +57,10 @@ class Recurrence:
     dtype: str = "float32"
     opset: int = 22
     wanted: tuple[bool, ...] = (True, True, True)
-    """Which of the outputs are there."""
+    """Whether each output is present."""
     seed: int = 0
     exact: bool = True
-    """Whether all numbers are sixteenths; those that are not avoid the kinks of functions."""
+    """Whether all elements are multiples of 1/16; other elements avoid kinks of activations."""
 
     @property
     def directions(self) -> int:
@@ -87,7 +87,7 @@ class Recurrence:
         return made
 
     def arrays(self) -> dict[str, Array]:
-        """Inputs of numbers that are exact in a few bits, by name."""
+        """Inputs by name, with elements that are exact in a few bits."""
         rng = np.random.default_rng(self.seed)
         d, h, rows = self.directions, self.hidden, GATES[self.op] * self.hidden
         shapes = {
@@ -116,7 +116,7 @@ class Recurrence:
         return made
 
     def model(self, fixed: Sequence[str] = ()) -> onnx.ModelProto:
-        """The node alone; inputs that are `fixed` are initializers."""
+        """A model of the node; `fixed` inputs are initializers."""
         arrays = self.arrays()
         node = helper.make_node(
             self.op,
@@ -139,7 +139,7 @@ class Recurrence:
 
 
 def functions_of(case: Recurrence) -> list[Callable[[Array], Array]]:
-    """The activations of all directions; those that have parameters take them in turn."""
+    """The activations of all directions; alpha and beta are consumed in order."""
     names = case.activations or DEFAULTS[case.op] * case.directions
     lists = [list(case.alpha), list(case.beta)]
     made = []
@@ -157,10 +157,10 @@ def by_hand(
     case: Recurrence, *, clips_cell: bool = True, given: Mapping[str, Array] | None = None
 ) -> dict[str, Array]:
     """
-    The outputs in double precision, sequence by sequence, in the words of ONNX's equations.
+    The outputs in f64, sequence by sequence, by ONNX's equations.
 
-    `given`: other inputs than the case's. onnxruntime does not clip what the last activation of an
-    LSTM is applied to, as ONNX does: `clips_cell` says whether it is.
+    `given` replaces the inputs of the case. ONNX clips the operand of the last activation of an
+    LSTM, onnxruntime does not: `clips_cell` selects.
     """
     arrays = {name: np.asarray(array) for name, array in (given or case.arrays()).items()}
     lengths = arrays.pop("sequence_lens", np.full(case.batch, case.steps))
@@ -236,7 +236,7 @@ def _step(
 
 @st.composite
 def recurrences(draw: st.DrawFn, dtype: str = "float32") -> Recurrence:
-    """Nodes of all attributes and optional inputs."""
+    """Nodes with all attributes and optional inputs."""
     op = draw(st.sampled_from(sorted(GATES)))
     direction = draw(st.sampled_from(sorted(DIRECTIONS)))
     steps, batch = draw(st.integers(1, 5)), draw(st.integers(1, 3))
@@ -265,7 +265,7 @@ def outputs_of(op: str) -> list[str]:
 
 
 def with_activations(case: Recurrence) -> st.SearchStrategy[Recurrence]:
-    """The node with functions and parameters drawn; as many as the functions take, or fewer."""
+    """The node with random activations and parameters, possibly fewer than the functions take."""
     count = len(DEFAULTS[case.op]) * case.directions
     numbers = st.sampled_from([0.25, 0.5, 1.0])
 
@@ -276,7 +276,7 @@ def with_activations(case: Recurrence) -> st.SearchStrategy[Recurrence]:
         lists = []
         for place in range(2):
             takers = [each[place] for each in defaults if len(each) > place]
-            # All parameters behind the last function without defaults may be left out.
+            # Parameters after the last function without defaults may be omitted.
             least = max((at + 1 for at, value in enumerate(takers) if np.isnan(value)), default=0)
             lists.append(tuple(draw(numbers) for _ in range(draw(st.integers(least, len(takers))))))
         return replace(case, activations=names, alpha=lists[0], beta=lists[1])
@@ -285,7 +285,7 @@ def with_activations(case: Recurrence) -> st.SearchStrategy[Recurrence]:
 
 
 def spelled_out(case: Recurrence) -> Recurrence:
-    """The same node with all parameters of its functions: onnxruntime has other defaults."""
+    """The same node with all parameters explicit, since onnxruntime has other defaults."""
     lists = [list(case.alpha), list(case.beta)]
     for place, values in enumerate(lists):
         defaults = (ACTIVATIONS[name][1] for name in case.activations or ())

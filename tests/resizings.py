@@ -1,4 +1,4 @@
-"""Draws nodes of Resize, and computes them as ONNX's reference does."""
+"""Draws nodes of Resize, and computes them by ONNX's reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COORDINATES = (
     "asymmetric",
     "tf_crop_and_resize",
 )
-"""Those of ONNX's reference, which lacks tf_half_pixel_for_nn of version 11."""
+"""The modes of ONNX's reference, which lacks tf_half_pixel_for_nn of version 11."""
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 POLICIES = ("stretch", "not_larger", "not_smaller")
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -40,7 +40,7 @@ class Resizing:
     shape: tuple[int, ...]
     attributes: tuple[tuple[str, Any], ...] = ()
     axes: tuple[int, ...] = ()
-    """None: all."""
+    """The resized axes; an empty tuple means all."""
     scales: tuple[float, ...] = ()
     sizes: tuple[int, ...] = ()
     roi: tuple[float, ...] = ()
@@ -60,20 +60,20 @@ class Resizing:
         return np.asarray(generator.normal(size=self.shape)).astype(kind)
 
     def structure(self) -> dict[str, Array]:
-        """What decides the structure, by name."""
+        """The inputs that decide the structure, by name."""
         given: dict[str, Array] = {
             "roi": np.array(self.roi, np.float32),
             "scales": np.array(self.scales, np.float32),
             "sizes": np.array(self.sizes, np.int64),
         }
-        must = ("roi", "scales") if self.opset in (11, 12) else ()  # empty, if need be
+        must = ("roi", "scales") if self.opset in (11, 12) else ()  # possibly empty
         return {name: array for name, array in given.items() if array.size or name in must}
 
     def inputs(self) -> dict[str, Array]:
         return {"x": self.array(), **(self.structure() if self.fed else {})}
 
     def model(self, *, positive: bool = False) -> onnx.ModelProto:
-        """With `positive`, axes are counted from the first one: the reference wants that."""
+        """The model; `positive` makes axes non-negative, which the reference requires."""
         given = self.structure()
         attributes = dict(self.attributes)
         if self.axes:
@@ -102,7 +102,7 @@ class Resizing:
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def expected(self, x: Array | None = None) -> Array:
-        """What ONNX's reference computes, of other elements if `x` is given."""
+        """The result of ONNX's reference, optionally for another `x`."""
         given = self.inputs() if x is None else {**self.inputs(), "x": x.astype(self.dtype)}
         with np.errstate(all="ignore"):
             (found,) = ReferenceEvaluator(self.model(positive=True)).run(None, given)
@@ -112,12 +112,12 @@ class Resizing:
 @st.composite
 def resizings(draw: st.DrawFn, dtypes: tuple[str, ...] = FLOATS) -> Resizing:
     """
-    Nodes that ONNX's reference computes as ONNX's text says.
+    Nodes of Resize.
 
-    `is_told_apart` says of which it does not: sizes come out differently in single precision, in
-    which ONNX's inference computes them; one element is a case of its own, which the reference
-    decides otherwise, or takes for 0.8 elements; the place where an element comes from is nearly a
-    whole number, and the reference takes it for one in one line and not in another.
+    `disagrees_with_onnx` lists those for which ONNX's reference and ONNX's text disagree:
+    - sizes differ in f32, in which ONNX's inference computes them;
+    - a resized axis has one element, a special case that the reference decides differently;
+    - a source position is almost an integer, which the reference rounds in one line only.
     """
     opset = draw(st.sampled_from((11, 13, 18, 19)))
     shape = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
@@ -166,13 +166,14 @@ def resizings(draw: st.DrawFn, dtypes: tuple[str, ...] = FLOATS) -> Resizing:
 
 
 def assert_as_expected(case: Resizing, found: Array) -> None:
-    """Of one type and shape, and as exact as the type; the reference has a in single precision."""
+    """Compares type, shape and values to the type's precision."""
     wanted = case.expected()
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     mode, largest = dict(case.attributes)["mode"], np.abs(case.array().astype(np.float64)).max()
-    exact = 2e-6 if mode == "cubic" else 1e-11
+    # The reference's cubic values are about as exact as f32: 2.2e-6 off for scales of 1.3 in f64.
+    exact = 4e-6 if mode == "cubic" else 1e-11
     if case.dtype in INTEGERS and mode != "nearest":
-        # Of halfway cases, the last bit before rounding decides.
+        # In halfway cases, the last bit before rounding decides.
         info = np.iinfo(case.dtype)
         wanted = np.clip(replace(case, dtype="float64").expected(case.array()), info.min, info.max)
         margin = 0.5 + exact * (1 + largest)
@@ -182,8 +183,8 @@ def assert_as_expected(case: Resizing, found: Array) -> None:
     assert (error <= margin).all(), f"{found}, not {wanted}"
 
 
-def is_told_apart(case: Resizing) -> bool:
-    """Whether the reference does not do what ONNX's text says: see `resizings`."""
+def disagrees_with_onnx(case: Resizing) -> bool:
+    """Whether ONNX's reference and ONNX's text disagree: see `resizings`."""
     attributes = dict(case.attributes)
     mode = attributes["coordinate_transformation_mode"]
     rank = len(case.shape)

@@ -1,10 +1,10 @@
 """
-Samples of long sweeps: a run takes the same sample every day, `make test-all` takes all cases.
+Samples long sweeps: a run takes the same sample every day, `make test-all` takes all cases.
 
-Of a test whose cases cost more than BUDGET seconds together, a run takes as many evenly spaced
-ones as fit, and none of a test that alone costs more than ALONE. `POPGRAPH_DAY=<number>` adds
-these and that day's share, so that days in a row run all cases.
-`pytest.mark.budget(60)` gives a test other seconds, and all cases of one with `budget()` run. The
+If the cases of a test cost more than BUDGET seconds together, a run takes as many evenly spaced
+ones as fit. A single test that costs more than ALONE does not run. `POPGRAPH_DAY=<number>` adds
+these and that day's share, so that consecutive days run all cases.
+`pytest.mark.budget(60)` sets another budget, and all cases of a test with `budget()` run. The
 seconds of each test are in costs.json, which `make test-costs` measures.
 """
 
@@ -27,12 +27,12 @@ PROFILE = os.environ.get("POPGRAPH_PROFILE", "check")
 """`check` takes samples, `all` everything, `fuzz` everything and draws many more examples."""
 WHOLE = PROFILE in ("all", "fuzz")
 DAY = int(os.environ["POPGRAPH_DAY"]) if os.environ.get("POPGRAPH_DAY") else None
-"""The day whose share is added to the sample; by default none is."""
+"""The day whose share is added to the sample, if any."""
 
 TAKEN: dict[str, tuple[int, int]] = {}
-"""Cases taken of each sweep that this process has met, and cases in all."""
+"""Sampled and total cases of each sweep of this process."""
 COUNTED: defaultdict[str, Counter[bool]] = defaultdict(Counter)
-"""Of what tests build on their way, how many were looked at and how many were not."""
+"""Objects that tests build, by name: how many were sampled and how many were not."""
 COSTS = "tests/costs.json"
 """Path below the root of the project."""
 BUDGET = 1.0
@@ -40,13 +40,13 @@ BUDGET = 1.0
 ALONE = 5.0
 """Seconds that a single test may take in the sample. Longer ones run on one day in DAYS, in CI."""
 DAYS = 4
-"""The days among which the rest of a sweep is divided. CI took 20 min with 2, and 16 with 4."""
+"""Days over which the rest of a sweep is distributed. CI took 20 min with 2, and 16 with 4."""
 
 
 def share(
     name: str, cases: Sequence[T], of: int, kind: Callable[[T], Hashable] = type
 ) -> Sequence[T]:
-    """One of so many shares of the cases, spread evenly over them; some of each kind."""
+    """Every `of`-th case, evenly spaced within each kind."""
     kinds: defaultdict[Hashable, list[int]] = defaultdict(list)
     for at, case in enumerate(cases):
         kinds[kind(case)].append(at)
@@ -62,37 +62,40 @@ def share(
 
 def examples(count: int, slow: int = 1) -> int:
     """
-    How many examples a property draws: all of them, or a quarter in the sample.
+    Number of examples of a property: `count`, or a quarter of it in the sample.
 
-    `fuzz` draws as many as of any other property, divided by how many times slower this one is.
+    `fuzz` draws its usual number, divided by `slow` for a property that is slower than others.
     """
     return max(count, settings.default.max_examples // slow) if WHOLE else ceil(count / 4)
 
 
 def is_taken(number: int, of: int) -> bool:
     """
-    Whether a run takes this one of cases of which it takes one in `of`.
+    Whether a run takes case `number` of a sweep that is sampled 1 in `of`.
 
-    The sample takes the first, and the others follow day by day. From each row of `of` cases it is
-    the next one: where each tenth case is of one type and a tenth is taken, all types are taken.
+    The sample takes the first case of the first row of `of` cases, the second of the second row,
+    and so on: if every tenth case has one type and a tenth is taken, all types are taken. Other
+    cases are taken on other days.
     """
-    turn = (number - number // of) % of
-    return WHOLE or turn == 0 or (DAY is not None and of > 1 and _is_of_day(DAY, turn, number, of))
+    column = (number - number // of) % of
+    return (
+        WHOLE or column == 0 or (DAY is not None and of > 1 and _is_of_day(DAY, column, number, of))
+    )
 
 
-def _is_of_day(day: int, turn: int, number: int, of: int) -> bool:
-    """Each row has one day in DAYS, so that CI takes a quarter as much again as the sample."""
-    return (number // of - day) % DAYS == 0 and turn == 1 + day // DAYS % (of - 1)
+def _is_of_day(day: int, column: int, number: int, of: int) -> bool:
+    """Each row has one day in DAYS, so that CI adds a quarter of the rest a day."""
+    return (number // of - day) % DAYS == 0 and column == 1 + day // DAYS % (of - 1)
 
 
-def is_looked_at(name: str, number: int, of: int) -> bool:
-    """Whether a run takes what has this number, counted under this name."""
+def is_sampled(name: str, number: int, of: int) -> bool:
+    """Whether a run takes object `number`; counts it under a name."""
     COUNTED[name][is_taken(number, of)] += 1
     return is_taken(number, of)
 
 
 def is_asked_for(config: pytest.Config) -> bool:
-    """Whether tests are named on the command line: then all their cases run."""
+    """Whether tests are named on the command line, so that all their cases run."""
     return bool(config.option.keyword) or any("::" in argument for argument in config.args)
 
 
@@ -103,7 +106,7 @@ def costs(root: Path) -> dict[str, float]:
 
 
 def left_out(items: Iterable[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
-    """The cases of costly tests that this run does not take."""
+    """The cases of costly tests that this run leaves out."""
     sweeps: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         name = function_of(item.nodeid)
@@ -132,14 +135,14 @@ def worth(item: pytest.Item) -> float:
 
 
 def function_of(nodeid: str) -> str:
-    """The test that a case belongs to."""
+    """The node id without parameters."""
     return nodeid.split("[")[0]
 
 
 def measured(
     reports: Iterable[pytest.TestReport], taken: Mapping[str, tuple[int, int]]
 ) -> dict[str, float]:
-    """Seconds that all cases of each costly test would take, estimated from those that ran."""
+    """Estimated seconds of all cases of each costly test, from the cases that ran."""
     seconds: defaultdict[str, float] = defaultdict(float)
     cases: defaultdict[str, set[str]] = defaultdict(set)
     for report in reports:
@@ -162,7 +165,7 @@ def summary(
     counted: Mapping[str, Counter[bool]],
     seconds: Mapping[str, float],
 ) -> str:
-    """One line on the cases that `make test-all` adds to this run, "" if it adds none."""
+    """A line on the cases that `make test-all` adds to this run, or an empty text."""
     missing = {name: total - some for name, (some, total) in taken.items() if some < total}
     more = sum(missing.values()) + sum(counts[False] for counts in counted.values())
     if not more:

@@ -1,8 +1,8 @@
 """
-Runs of tests whose kernels and runtime are compiled with the address and undefined behaviour
-sanitizers: `python -m tests.sanitize` takes a broad part of the suite.
+Runs tests under the address and undefined behaviour sanitizers: `python -m tests.sanitize`.
 
-Sanitized libraries are kept beside the others, under a key of their own: the next run is short.
+Kernels and the runtime are sanitized. The libraries are cached under separate keys, so the next
+run is short.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WHOLE = (
     "tests/backends/test_c_executable.py",
     "tests/backends/test_c_expressions.py",
     "tests/test_accuracy.py",
-    "tests/test_scattered_rows.py",
+    "tests/test_scatter_rows.py",
     "tests/test_threads.py",
     "tests/popart/test_training.py",
     "tests/backends/test_control.py",
@@ -35,8 +35,9 @@ WHOLE = (
     "tests/passes/test_recurrent.py::test_recurrent_layers_train_in_c",
 )
 """
-Every operation in every type, kernels of all kinds, whole programs, threads and training; branches
-and loops: nested, without turns, backwards, ended early, with rows, and their gradients.
+Tests of every operation in every type, all kinds of kernels, whole programs, threads and training.
+
+Branches and loops are nested, empty, reversed, ended early, with rows, and differentiated.
 """
 SAMPLED = ("tests/dialects/test_graphcore_c.py", "tests/backends/test_control.py", "-k")
 SAMPLES = {
@@ -45,24 +46,24 @@ SAMPLES = {
     "windows": "max_pool or conv_input",
     "places": "gather or branch_in_a_loop",
 }
-"""Of which tests, by what may go wrong in them."""
+"""Selections of tests, by the kind of error that they may show."""
 
 MARKS = ("runtime error:", "ERROR: AddressSanitizer")
-"""What the lines of a finding hold."""
+"""Texts that mark a finding in the output."""
 
 
 class Report(NamedTuple):
-    """How a run ended, what the sanitizers found, and in how many programs they looked."""
+    """The outcome of a run, the findings, and the number of sanitized programs."""
 
     good: bool
     output: str
     findings: list[str]
     programs: int
-    """Of a run of tests; other runs do not count."""
+    """The number of sanitized programs of a test run; 0 for other runs."""
 
 
 def obstacle() -> str:
-    """Why nothing can be sanitized here; empty if it can."""
+    """Reason why this machine cannot sanitize, or an empty text."""
     library = runtime()
     if not library:
         return "cc is not GCC with the sanitizers' libraries"
@@ -82,7 +83,7 @@ def obstacle() -> str:
 
 
 def runtime() -> str:
-    """The library that must be loaded before Python itself; empty if there is none."""
+    """The ASan library, which must be preloaded; empty if there is none."""
     if shutil.which("cc") is None:
         return ""
     asked = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True)
@@ -92,9 +93,9 @@ def runtime() -> str:
 
 def environment() -> Mapping[str, str]:
     """
-    What makes a process sanitize all that it compiles, and take sweeps whole.
+    Environment variables for a process that sanitizes everything it compiles, and runs all cases.
 
-    Leaks would be Python's own.
+    Leaks are not detected, since they would be Python's own.
     """
     return {
         **os.environ,
@@ -106,7 +107,7 @@ def environment() -> Mapping[str, str]:
 
 
 def run(command: Sequence[str]) -> Report:
-    """A command of Python's with everything that it compiles sanitized."""
+    """Runs Python with these arguments, and sanitizes everything that it compiles."""
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
@@ -124,19 +125,19 @@ def run(command: Sequence[str]) -> Report:
 
 
 def run_tests(arguments: Sequence[str]) -> Report:
-    """With `-s`: what is found is printed into whatever is standard error then."""
+    """Runs pytest with `-s`, since findings are printed to the current stderr."""
     options = ["-q", "-x", "-s", "-p", "no:cacheprovider", "-p", __spec__.name]
     return run(["-m", "pytest", *options, *arguments])
 
 
-# What pytest asks this module as its plugin
+# Hooks of pytest: this module is a plugin
 
 COUNTED = "programs were sanitized"
 LIBRARIES = pytest.StashKey[set[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """From here on, every library that is loaded is noted."""
+    """Records every library that is loaded."""
     loaded = config.stash[LIBRARIES] = set()
 
     def note(event: str, arguments: tuple[object, ...]) -> None:
@@ -153,7 +154,7 @@ def pytest_terminal_summary(
 
 
 def count_sanitized(libraries: Iterable[str]) -> int:
-    """How many of these files call both sanitizers."""
+    """The number of these files that are compiled with both sanitizers."""
     files = [Path(name) for name in libraries]
     texts = [file.read_bytes() for file in files if file.is_file()]
     return sum(b"__asan_init" in text and b"__ubsan_handle" in text for text in texts)

@@ -1,4 +1,4 @@
-"""The functions of one or two numbers that models are made of, and the error allowed to each."""
+"""Scalar functions of operators, with their error bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.dialects.graphcore.base import Array
 from popgraph.dialects.tile.scalars import RECORDS, Kind
 
 Exact: TypeAlias = Callable[..., Any]
-"""The function in a type of numbers that is wider than the one that is judged."""
+"""The function in a type that is wider than the judged one."""
 
 TYPES: Mapping[str, int] = {
     "f16": TensorProto.FLOAT16,
@@ -31,17 +31,17 @@ POPART = "ai.graphcore"
 @dataclass(frozen=True)
 class Function:
     """
-    An operator of ONNX, PopART or PopGraph, what it means, and the largest error in each type.
+    An operator of ONNX, PopART or PopGraph, its exact meaning, and its error bound in each type.
 
-    Errors are in units in the last place of the exact result: 0.5 is what rounding alone makes.
-    Where `scale` is given, they are in those of the larger of the result and of `scale(x)`: digits
-    go where a formula adds what cancels.
+    Errors are in units in the last place of the exact result; correct rounding has 0.5. With
+    `scale`, they are in units of max(|result|, scale(x)), since cancellation in the operator's
+    formula loses digits.
     """
 
     op: str
     exact: Exact
     f16: float = 0.5
-    """And bf16."""
+    """The bound of f16 and bf16."""
     f32: float = 0.5
     f64: float = 0.5
     arity: int = 1
@@ -49,11 +49,11 @@ class Function:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     scale: Exact | None = None
     of: str = ""
-    """What `scale` is, in words."""
+    """A description of `scale`."""
     vanishes: bool = False
-    """Below the least normal number, times x if that is above 1, its results may be 0."""
+    """Whether results below tiny * max(1, |x|) may be 0, where tiny is the least normal number."""
     slopes: tuple[Exact, ...] = ()
-    """Its slope along each operand, where differences would miss it."""
+    """Slopes along each operand, where finite differences would be wrong."""
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ def erf(x: Any) -> Any:
 
 
 def erfc(x: Any) -> Any:
-    """1 - erf(x), from 2 on by its continued fraction."""
+    """1 - erf(x); for x >= 2 by its continued fraction."""
     x = np.asarray(x)
     size = np.maximum(x, 2)
     rest = size
@@ -93,7 +93,7 @@ def _pi(wide: Any) -> Any:
 
 
 def single(value: float) -> np.float32:
-    """An attribute of ONNX is an f32, whatever the type of the elements."""
+    """The value of an ONNX attribute, which is f32 for any element type."""
     return np.float32(value)
 
 
@@ -107,7 +107,7 @@ def softplus(x: Any) -> Any:
 
 
 def mish(x: Any) -> Any:
-    """x tanh(ln(1 + e^x)), as a quotient in which nothing cancels."""
+    """x tanh(ln(1 + e^x)), as a quotient without cancellation."""
     small = np.exp(-np.abs(x))
     above = (1 + 2 * small) / (1 + 2 * small + 2 * small * small)
     below = small * (small + 2) / (small * (small + 2) + 2)
@@ -125,7 +125,7 @@ def exponential_unit(alpha: Any, pace: Any = 1, gain: Any = 1) -> Exact:
 
 
 def remainder(x: Any, y: Any) -> Any:
-    """With the sign of the divisor."""
+    """The remainder with the sign of the divisor."""
     rest = np.fmod(x, y)
     return np.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
 
@@ -143,7 +143,7 @@ def slope_of_base(x: Any, y: Any) -> Any:
 
 
 def slope_of_exponent(x: Any, y: Any) -> Any:
-    """x^y ln x, where x is above 0."""
+    """x^y ln x for x > 0, else NaN."""
     return np.where(x > 0, np.power(x, y) * np.log(x), np.nan)
 
 
@@ -158,11 +158,11 @@ def gelu(x: Any) -> Any:
 FLOATS = {record.name: record for record in RECORDS if Kind.FLOAT in record.kinds}
 """The scalar functions of floats."""
 WIDER: Mapping[str, Exact] = {"erf": erf}
-"""The functions that the reference computes in f64, for any wider type."""
+"""Functions in extended precision that replace those of the reference, which are f64."""
 
 
 def of_records() -> Iterator[Function]:
-    """The operators that are one scalar function, with the errors that its record allows."""
+    """The operators that are one scalar function, with the error bounds of its record."""
     for op in GRAPHCORE.operations:
         if issubclass(op, Elementwise) and op.ONNX and op.SCALAR in FLOATS:
             record, operator = FLOATS[op.SCALAR], op.ONNX.split()[0]
@@ -221,7 +221,7 @@ FUNCTIONS: tuple[Function, ...] = (
 
 
 def model(functions: Sequence[Function], dtype: str, count: int) -> onnx.ModelProto:
-    """All of them, each on inputs of its own, and the sum of all results as `loss`."""
+    """A model of all functions, each with its own inputs, and the sum of all results as `loss`."""
     kind = TYPES[dtype]
     nodes, inputs, outputs = [], [], []
     for at, each in enumerate(functions):
@@ -254,7 +254,7 @@ NEAR = (0.5, 1.0, 2.0, 3.0, math.pi / 2, math.pi)
 
 
 def spread(numpy: Any, kinds: int, seed: int = 0) -> Array:
-    """Numbers of a type from all of it, subnormals and NaN too; more where functions bend."""
+    """Numbers of the whole range of a type with subnormals and NaN, denser near bends."""
     bits = numpy.itemsize * 8
     if bits == 16:
         return np.arange(1 << 16, dtype=np.uint16).view(numpy)

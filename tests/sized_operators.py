@@ -1,8 +1,8 @@
 """
-Writes docs/sizes.md: through which operators a size of the call flows, and where it is structure.
+Writes docs/sizes.md: the operators whose sizes may vary between calls of one program.
 
 `python -m tests.sized_operators > docs/sizes.md` builds a small model of each operator twice, with
-rows and with a length that are open, and asks whether it is one program for all sizes.
+an open number of rows and with an open length, and checks whether one program serves all sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ IMAGE = "x: f32[B, 4, L, 9]"
 
 
 def _each(names: str, inputs: str, body: str) -> dict[str, tuple[str, str]]:
-    """Models that differ in their operator."""
+    """Models that differ only in their operator."""
     return {name: (inputs, body.format(name)) for name in names.split()}
 
 
@@ -239,14 +239,14 @@ MODELS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Probe:
-    """A model in which one dimension is open."""
+    """A model with one open dimension."""
 
     operator: str
     letter: str
 
     @property
     def text(self) -> str:
-        """The model; empty if it has no such dimension."""
+        """The text of the model; empty without this dimension."""
         inputs, body = MODELS[self.operator]
         if not re.search(rf"\b{self.letter}\b", inputs):
             return ""
@@ -264,7 +264,7 @@ class Probe:
         return f"opset 24\ngraph probe({inputs}) -> ({outputs}) {{\n{body}\n}}\n"
 
     def outcome(self) -> str:
-        """Whether it is one program for all sizes, or why not."""
+        """The cell of the table: one program for all sizes, or the reason why not."""
         if not self.text:
             return ""
         try:
@@ -290,12 +290,12 @@ class Probe:
 
 
 def row(operator: str) -> tuple[str, str, str]:
-    """The line of the table."""
+    """A row of the table."""
     return (operator, Probe(operator, "B").outcome(), Probe(operator, "L").outcome())
 
 
 def unprobed() -> list[str]:
-    """The operators of ai.onnx that are computed in C and have no model here."""
+    """The operators of ai.onnx that C computes and that lack a model here."""
     known = json.loads(RECORD.read_text())["operators"]
     probed = {re.split(r"[ ,]", name)[0] for name in MODELS}
     return [

@@ -1,4 +1,4 @@
-"""The functions of numbers keep to the errors that are stated for them, over all of their range."""
+"""Tests that scalar functions keep their error bounds over their whole range."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.sampling import WHOLE
 from tests.scalar_functions import FUNCTIONS, TYPES, erfc, model
 
 KINDS = 1 << 13
-"""So many numbers of all kinds, besides those near where functions bend."""
+"""Samples over the whole range, in addition to those near bends."""
 EXACT_BY_NATURE = {gc.BitcastOp, gc.CastOp, gc.CompareOp, gc.FmaOp, gc.IsNanOp, gc.WhereOp}
-"""Operations that choose, round once by definition, or have no float as their result."""
+"""Operations that select, round once by definition, or have no float result."""
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -34,7 +34,7 @@ def test_errors_are_within_their_bounds(dtype: str) -> None:
 
 
 SLOPES = TYPES if WHOLE else ("f16", "f32")
-"""The types whose gradients are tried; the others are computed as these are."""
+"""The types whose gradients are tested; other types share their formulas."""
 
 
 @pytest.mark.parametrize("dtype", SLOPES)
@@ -47,7 +47,7 @@ def lowered() -> ModuleOp:
     return lower(module, compilation, until="expand")
 
 
-def test_every_function_of_elements_is_measured() -> None:
+def test_every_scalar_function_is_measured() -> None:
     elementwise = {
         op
         for op in GRAPHCORE.operations
@@ -75,8 +75,8 @@ def test_units_in_the_last_place() -> None:
     np.testing.assert_allclose(ulps(found, exact, np.zeros(6)), wanted)
 
 
-def test_the_measure_of_erf_is_right() -> None:
-    """By the values that tables of the function have."""
+def test_the_exact_erf_is_right() -> None:
+    """Compares with tabulated values."""
     x = np.array([0.5, 2.0, 5.0, 10.0], np.longdouble)
     wanted = [
         0.4795001221869535,

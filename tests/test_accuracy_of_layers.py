@@ -1,4 +1,4 @@
-"""Accuracy of attention, pooling and losses, and of their gradients, beside PyTorch's."""
+"""Tests that attention, pooling, losses and their gradients are as accurate as PyTorch's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
 DIGIT = 2.0**-23
-"""What rounding a result once may cost, with one digit to spare."""
+"""Error of rounding a result once, with one digit of margin."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """An ONNX operator, the floats that have gradients, and PyTorch's function of them."""
+    """An ONNX operator, its differentiable inputs, and PyTorch's function."""
 
     op: str
     floats: Mapping[str, Array]
@@ -38,7 +38,7 @@ class Layer:
     labels: Array | None = None
 
     def model(self, slope: Array) -> onnx.ModelProto:
-        """The loss is the result along a slope."""
+        """A model whose loss is the inner product of the result and a slope."""
         known = {"slope": slope} if self.labels is None else {"slope": slope, "labels": self.labels}
         names = [*self.floats] if self.labels is None else [*self.floats, "labels"]
         nodes = [
@@ -57,7 +57,7 @@ class Layer:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
 
     def by_torch(self, slope: Array | None, kind: Any) -> list[Array]:
-        """The result; and the gradients of the floats, if there is a slope."""
+        """PyTorch's result, and gradients of the inputs if there is a slope."""
         tensors = [torch.tensor(x, dtype=kind, requires_grad=True) for x in self.floats.values()]
         result = self.theirs(*tensors)
         if slope is not None:
@@ -66,7 +66,7 @@ class Layer:
 
 
 def check(layer: Layer) -> None:
-    """Our errors are at most twice those of PyTorch, beside the last digit."""
+    """Our errors are at most twice PyTorch's, plus the last digit."""
     (result,) = layer.by_torch(None, torch.float64)
     slope = numbers(*result.shape, mean=0.0, seed=9)
     options = Options(training=Training("loss", SGD(), gradients=tuple(layer.floats)))
@@ -92,7 +92,9 @@ def scaled(scale: float, mean: float, seed: int, *shape: int) -> Array:
 @given(sizes, sizes, sizes, st.sampled_from([1, 4, 16, 64, 96]), st.sampled_from([0.1, 1.0, 3.0]))
 @example(2, 64, 200, 64, 1.0)
 @example(1, 300, 1000, 32, 3.0)
-def test_attention(heads: int, queries: int, keys: int, depth: int, scale: float) -> None:
+def test_accuracy_of_attention(
+    heads: int, queries: int, keys: int, depth: int, scale: float
+) -> None:
     def part(rows: int, seed: int) -> Array:
         return scaled(scale, 0.0, seed, 2, heads, rows, depth)
 
@@ -103,7 +105,7 @@ def test_attention(heads: int, queries: int, keys: int, depth: int, scale: float
 @some(4)
 @given(sizes, sizes, st.sampled_from([(2, 2, 0), (3, 2, 1), (3, 1, 1), (5, 3, 2)]), scales, means)
 @example(16, 33, (3, 1, 1), 1.0, 1.0)
-def test_pools(
+def test_accuracy_of_pooling(
     channels: int, side: int, window: tuple[int, int, int], scale: float, mean: float
 ) -> None:
     kernel, stride, pad = window
@@ -129,7 +131,7 @@ def test_pools(
 )
 @example(50_000, 10, (), "mean", 1.0, 1.0)
 @example(4, 50_000, (), "sum", 20.0, 0.0)
-def test_losses(
+def test_accuracy_of_losses(
     samples: int,
     classes: int,
     rest: tuple[int, ...],
@@ -152,8 +154,8 @@ def test_losses(
         check(Layer(op, {"x": x}, theirs, {"reduction": reduction}, labels))
 
 
-def test_one_long_chain_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of losses that are added one after another, the properties above say so."""
+def test_sequential_sums_of_losses_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests above fail if losses are summed one after another."""
     monkeypatch.setattr(chunks, "chunked_reduction", lambda *_, **__: None)
     x = np.zeros((1_000_000, 2), np.float32)
     labels = np.zeros(1_000_000, np.int64)

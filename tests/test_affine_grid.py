@@ -1,4 +1,4 @@
-"""AffineGrid and LpNormalization compute what PyTorch does, and so do their gradients."""
+"""Tests AffineGrid, LpNormalization and their gradients against PyTorch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SIZES = ((2, 3, 4, 5), (1, 2, 2, 3, 4), (2, 1, 1, 2), (1, 2, 3, 4), (1, 1, 1, 1)
 @pytest.mark.parametrize("aligned", [0, 1])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("held", [(), ("size",)])
-def test_grids_are_those_of_pytorch(
+def test_affine_grids_are_those_of_pytorch(
     size: tuple[int, ...], aligned: int, held: tuple[str, ...]
 ) -> None:
     rank = len(size) - 2
     inputs = {"theta": normal((size[0], rank, rank + 1), "float64"), "size": np.array(size)}
     if aligned and 1 in size[2:]:
-        pytest.skip("PyTorch has the coordinate 0 where ONNX has -1: tests/test_size_one.py")
+        pytest.skip("PyTorch has the coordinate 0 where ONNX has -1: tests/test_coordinates.py")
     proto = model("AffineGrid", inputs, constants=held, align_corners=aligned)
     y = of_both(proto, inputs)["y"]
     wanted = torch.nn.functional.affine_grid(
@@ -35,7 +35,7 @@ def test_grids_are_those_of_pytorch(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-def test_grids_of_every_type(dtype: str) -> None:
+def test_affine_grids_of_every_type(dtype: str) -> None:
     inputs = {"theta": normal((2, 2, 3), dtype), "size": np.array([2, 3, 4, 5])}
     y = of_both(model("AffineGrid", inputs, opset=20), inputs)["y"]
     wanted = torch.nn.functional.affine_grid(
@@ -47,7 +47,7 @@ def test_grids_of_every_type(dtype: str) -> None:
 
 
 @given(st.integers(-3, 2), st.sampled_from([1, 2]), st.integers(0, 9))
-def test_norms_are_those_of_pytorch(axis: int, p: int, seed: int) -> None:
+def test_lp_normalization_is_that_of_pytorch(axis: int, p: int, seed: int) -> None:
     x = normal((3, 4, 2), "float64", seed)
     x[1] = 0
     proto = model("LpNormalization", {"x": x}, axis=axis, p=p)
@@ -60,7 +60,7 @@ def test_norms_are_those_of_pytorch(axis: int, p: int, seed: int) -> None:
 @pytest.mark.parametrize(
     ("opset", "dtype"), [(1, "float32"), (1, "float16"), (22, "bfloat16"), (22, "float64")]
 )
-def test_norms_of_every_type(opset: int, dtype: str) -> None:
+def test_lp_normalization_of_every_type(opset: int, dtype: str) -> None:
     x = normal((3, 50), dtype)
     y = of_both(model("LpNormalization", {"x": x}, opset=opset), {"x": x})["y"]
     wide = x.astype(np.float64)

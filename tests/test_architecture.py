@@ -34,10 +34,12 @@ ROOMS: dict[str, dict[str, str]] = {
         "engine": "support dialects passes backends background open_model runner compiler",
         "training": "support dialects builder passes backends background open_model runner "
         "compiler engine",
+        "callbacks": "training",
         "popart": "support dialects operators builder passes backends background compiler engine "
         "training ipu measure",
         "session": "popart",
         "backend": "support passes backends compiler runner start",
+        "ort": "support dialects builder passes compiler runner start",
         "conformance": "support backends backend",
         "compat": "support dialects builder compiler engine popart",
         "measure": "support dialects builder passes backends hosted compiler",
@@ -63,30 +65,27 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "engine": {
         "accumulators": "",
+        "alternating_programs": "",
         "errors": "",
         "host_scalars": "",
         "loss_scale": "",
-        "mail": "",
-        "replica_rules": "",
         "stages": "",
-        "turns": "",
-        "automatic_stages": "stages",
         "delayed_weights": "stages",
         "plan": "loss_scale",
-        "staged": "mail",
+        "staged_executable": "",
         "grouped_weights": "plan",
-        "replicas": "turns plan staged",
+        "replicas": "alternating_programs plan staged_executable",
         "shares": "plan",
         "streams": "plan",
         "host_weights": "errors grouped_weights",
-        "program_code": "turns replicas",
+        "program_code": "alternating_programs replicas",
         "steps": "replicas shares streams",
-        "program": "accumulators errors host_scalars replica_rules grouped_weights streams "
+        "program": "accumulators errors host_scalars grouped_weights streams "
         "host_weights program_code",
-        "program_stages": "staged shares program_code",
-        "accumulation": "automatic_stages program_code program_stages",
+        "program_stages": "staged_executable shares program_code",
+        "accumulation": "stages program_code program_stages",
         "engine": "program program_stages",
-        "runs": "delayed_weights staged replicas steps engine",
+        "runs": "delayed_weights staged_executable replicas steps engine",
     },
     "builder": {
         "budget": "",
@@ -249,19 +248,18 @@ ROOMS: dict[str, dict[str, str]] = {
         "vectorize_loops": "vectorizing",
     },
     "viewer": {
-        "marks": "",
+        "provenance": "",
         "nodes": "",
         "sketch": "nodes",
-        "graphs": "marks nodes",
-        "memory": "",
-        "passes": "",
-        "weights": "",
-        "recording": "graphs marks",
-        "kernels": "marks recording",
+        "graphs": "provenance nodes",
+        "pass_changes": "",
+        "weight_statistics": "",
+        "recording": "graphs provenance",
+        "kernels": "provenance recording",
         "flame": "",
-        "lowered": "flame kernels memory recording",
-        "steps": "flame graphs kernels lowered marks nodes",
-        "document": "flame graphs lowered passes recording steps weights",
+        "lowered": "flame kernels recording",
+        "combined_steps": "flame graphs kernels lowered provenance nodes",
+        "document": "flame graphs lowered pass_changes recording combined_steps weight_statistics",
         "explorer": "document",
         "page": "",
         "server": "page",
@@ -291,8 +289,9 @@ ROOMS: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 """
-The rooms, each with what stands in it and whom of its neighbours that may import, TYPE_CHECKING
-included. What a room's `__init__` imports counts as the room's own.
+The rooms, each with its modules and folders, and the neighbours that each of these may import.
+
+Imports under TYPE_CHECKING count. A room's `__init__` counts as the room itself.
 """
 
 LEVELS = ("onnx", "graphcore", "tile")
@@ -311,7 +310,7 @@ ONLY = {
 }  # fmt: skip
 """Third-party packages that only some files may import."""
 ORACLES = {"torch", "onnxruntime", "openvino", "tensorflow", "sklearn", "mlxtend"}
-"""For tests only."""
+"""Packages that only tests may import."""
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -327,7 +326,7 @@ def tree(path: Path) -> ast.Module:
 
 @functools.cache
 def imports(path: Path) -> tuple[tuple[str, int], ...]:
-    """Every imported module, absolute, with its line; from-imports name the package too."""
+    """Every imported module by absolute name, with its line; from-imports also name the package."""
     return tuple(_imports(path))
 
 
@@ -351,13 +350,13 @@ def module_of(path: Path) -> str:
 
 
 def inside(room: str, module: str) -> str:
-    """The part of a room in which a module stands: that of passes.graphcore.cse is graphcore."""
+    """The part of a room that has a module: `graphcore` for passes.graphcore.cse in `passes`."""
     start = f"popgraph.{room.replace('/', '.')}.".replace("..", ".")
     return module.removeprefix(start).split(".")[0] if module.startswith(start) else ""
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_room_with_rooms_is_described_whole(room: str) -> None:
+def test_every_room_is_described_completely(room: str) -> None:
     folder = PACKAGE / room
     found = {path.stem for path in folder.glob("*.py")} | {
         path.name for path in folder.iterdir() if (path / "__init__.py").exists()
@@ -379,7 +378,7 @@ def test_imports_point_down() -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_rooms_form_no_circle(room: str) -> None:
+def test_rooms_have_no_circular_imports(room: str) -> None:
     left = {name: set(allowed.split()) for name, allowed in ROOMS[room].items()}
     while free := [name for name, allowed in left.items() if not allowed & set(left)]:
         for name in free:
@@ -387,7 +386,7 @@ def test_rooms_form_no_circle(room: str) -> None:
     assert not left, f"a circle of rooms: {left}"
 
 
-def test_modules_form_no_circle() -> None:
+def test_modules_have_no_circular_imports() -> None:
     modules = {module_of(path): path for path in FILES if path.name != "__init__.py"}
     left = {
         name: {module for module, _ in imports(path)} & set(modules) - {name}
@@ -400,7 +399,7 @@ def test_modules_form_no_circle() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_levels_do_not_know_each_other(level: str) -> None:
+def test_dialects_do_not_import_each_other(level: str) -> None:
     foreign = tuple(f"popgraph.dialects.{other}" for other in LEVELS if other != level)
     own = [path for path in FILES if name_of(path).startswith(f"dialects/{level}/")]
     wrong = [
@@ -412,8 +411,8 @@ def test_levels_do_not_know_each_other(level: str) -> None:
     assert own and not wrong, "\n".join(wrong)
 
 
-def test_the_engine_knows_no_name_of_popart() -> None:
-    """Trainers run on it, too: its errors and comments are in words of its own."""
+def test_the_engine_uses_no_name_of_popart() -> None:
+    """Trainers use the engine, too, so its errors and comments must not speak of PopART."""
     word = re.compile(r"popart|session|FromHost|ToHost|StepIO|\banchor", re.IGNORECASE)
     found = [
         f"{name_of(path)}:{line}"
@@ -436,8 +435,8 @@ def test_third_party_packages_stay_in_their_rooms() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_only_conformance_and_tests_ask_what_onnx_computes() -> None:
-    """Its evaluator is slow, takes 239 modules, and would compare ONNX's tests with itself."""
+def test_only_conformance_and_tests_use_onnx_reference() -> None:
+    """`onnx.reference` is slow, imports 239 modules, and would compare ONNX's tests with itself."""
     found = {
         name_of(path)
         for path in FILES
@@ -447,8 +446,8 @@ def test_only_conformance_and_tests_ask_what_onnx_computes() -> None:
     assert not found
 
 
-def test_definitions_of_operators_are_written_as_ir() -> None:
-    """Protobuf in between would be built and read for every node."""
+def test_function_bodies_of_operators_are_built_as_ir() -> None:
+    """Definitions by protobuf would be built and parsed for every node."""
     found = {
         name_of(path)
         for path in FILES
@@ -472,14 +471,14 @@ def package_of(module: str) -> str:
         ),
     ],
 )
-def test_only_one_place_changes_what_is_private_to_xdsl(names: str, place: str) -> None:
-    """Its releases may rename that: `make xdsl` then points to one line."""
+def test_private_names_of_xdsl_are_changed_in_one_place(names: str, place: str) -> None:
+    """Releases of xDSL may rename private names: `make xdsl` then fails at one line."""
     private = re.compile(rf"\b(?!self\.)\w+\._({names}) = ")
     assert {name_of(path) for path in FILES if private.search(path.read_text())} == {place}
 
 
-def test_one_place_makes_kernels_of_what_emitters_write() -> None:
-    """Memory, padding, chunks and operands that may share memory are the same for all emitters."""
+def test_kernels_are_built_in_one_place() -> None:
+    """Memory, padding, chunks and aliasing operands are handled once for all emitters."""
     made = re.compile(r"\b(kernel_arguments|ParallelLoops)\(")
     found = {
         name_of(path)
@@ -489,8 +488,8 @@ def test_one_place_makes_kernels_of_what_emitters_write() -> None:
     assert found == {f"passes/structured/to_loops/{name}.py" for name in ("__init__", "emitters")}
 
 
-def test_support_knows_no_ir() -> None:
-    """What runs a program that was compiled before stands on it, and starts without xDSL."""
+def test_support_does_not_import_xdsl() -> None:
+    """Cached programs run on `support` alone, and so start without xDSL."""
     found = [
         f"{name_of(path)}:{line}"
         for path in FILES
@@ -502,15 +501,15 @@ def test_support_knows_no_ir() -> None:
 
 
 def test_only_the_registry_names_the_c_backend() -> None:
-    """Everybody else asks the interface, so that another backend can take its place."""
+    """All other modules use the interface, so that another backend can replace C."""
     named = re.compile(r"popgraph\.backends\.c\b|backends/c/")
     found = {name_of(path) for path in FILES if named.search(path.read_text())}
     outside = {name for name in found if not name.startswith("backends/c/")}
     assert outside == {"backends/registry.py"}
 
 
-def test_only_what_a_user_asks_for_is_imported_by_name() -> None:
-    """`popgraph bench --against`, and a writer of PyTorch modules; nothing else may."""
+def test_oracles_are_imported_by_name_in_two_modules() -> None:
+    """Only `popgraph bench --against` and the writer of PyTorch modules import oracles by name."""
     wanted = re.compile(rf'import_module\("({"|".join(sorted(ORACLES))})')
     assert {name_of(path) for path in FILES if wanted.search(path.read_text())} == {
         "popart/pytorch.py",
@@ -518,7 +517,7 @@ def test_only_what_a_user_asks_for_is_imported_by_name() -> None:
     }
 
 
-def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None:
+def test_imports_inside_functions_are_lazy_on_purpose() -> None:
     lazy = ("__main__.py", "cli/", "universe.py", "compat/", "backends/c/backend.py")
     lazy += ("dialects/registry.py", "passes/loops/prefetch_panels.py")
     lazy += ("passes/loops/unroll_loops.py", "passes/loops/vectorize_loops.py")
@@ -537,8 +536,8 @@ def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None
     assert not found, f"imports inside functions: {found}"
 
 
-def test_every_module_says_what_it_is() -> None:
-    """In a sentence, not a question: who greps for the field's noun is to find it."""
+def test_every_module_has_a_docstring() -> None:
+    """Module docstrings are sentences, not questions, so that `grep` finds the field's noun."""
     said = {name_of(path): ast.get_docstring(tree(path)) or "" for path in FILES}
     silent = [name for name, text in said.items() if not text]
     assert not silent, f"no docstring: {silent}"
@@ -620,11 +619,11 @@ NUMBERS = {
     "graphcore/round_cheaply.py:_NEIGHBOURS": "more floats than an error in the last place",
     "graphcore/round_cheaply.py:_SMALLEST": "a share of the exponents of an f32",
 }
-"""Numbers of passes that are neither a fact of a processor nor a threshold, and what they are."""
+"""Numbers of passes that are neither facts of a processor nor thresholds, with their meaning."""
 
 
 def numbers(path: Path) -> Iterator[str]:
-    """The upper-case names of a module that are assigned numbers, or what is made of numbers."""
+    """The upper-case names of a module that are assigned numbers, or expressions of numbers."""
     for node in tree(path).body:
         target, value = None, None
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -638,7 +637,7 @@ def numbers(path: Path) -> Iterator[str]:
 
 
 def is_number(value: ast.expr | None) -> bool:
-    """Whether an expression is a number, a sum or product of some, or a table of such."""
+    """Whether an expression is a number, arithmetic of numbers, or a table of numbers."""
     match value:
         case ast.Constant():
             return type(value.value) in (int, float)
@@ -653,8 +652,8 @@ def is_number(value: ast.expr | None) -> bool:
     return False
 
 
-def test_numbers_of_passes_stand_in_machine_and_tuning() -> None:
-    """What is known of processors, and when something pays, is in two dataclasses."""
+def test_numbers_of_passes_are_in_machine_and_tuning() -> None:
+    """Facts of processors are in `Machine`, thresholds in `Tuning`."""
     found = {
         f"{name_of(path).removeprefix('passes/')}:{name}"
         for path in FILES
@@ -666,14 +665,14 @@ def test_numbers_of_passes_stand_in_machine_and_tuning() -> None:
 
 
 def test_no_test_of_passes_patches_a_number() -> None:
-    """They pass `Tuning(...)` or `Machine(...)` with small numbers instead."""
+    """Tests pass `Tuning(...)` or `Machine(...)` with small numbers instead."""
     patched = re.compile(r'setattr\(\s*[\w.]+,\s*"_?[A-Z][A-Z0-9_]*"')
     folder = PACKAGE.parent / "tests" / "passes"
     found = [path.name for path in folder.glob("*.py") if patched.search(path.read_text())]
     assert not found
 
 
-def test_no_room_for_leftovers() -> None:
+def test_no_module_is_named_utils_or_helpers() -> None:
     forbidden = {"utils", "util", "common", "helpers", "helper", "misc"}
     found = [name_of(path) for path in FILES if forbidden & set(path.with_suffix("").parts)]
     assert not found

@@ -21,7 +21,7 @@ X = np.array([[1.0, -2.0, 3.0]], np.float32)
 
 
 def model(op: str = "Sub", **attributes: Any) -> onnx.ModelProto:
-    """`y = op(x, w)`, where `w` is 1; as in models of old, `w` is an input, too."""
+    """A model `y = op(x, w)` with w = 1, which is also an input as in old models."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])
     w = helper.make_tensor_value_info("w", TensorProto.FLOAT, [1])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
@@ -31,7 +31,7 @@ def model(op: str = "Sub", **attributes: Any) -> onnx.ModelProto:
 
 
 @BACKENDS
-def test_a_model_runs_as_often_as_one_likes(backend: type[CBackend]) -> None:
+def test_a_prepared_model_runs_repeatedly(backend: type[CBackend]) -> None:
     prepared = backend.prepare(model())
     for factor in (1, 2):
         outputs = prepared.run([factor * X])
@@ -39,7 +39,7 @@ def test_a_model_runs_as_often_as_one_likes(backend: type[CBackend]) -> None:
         np.testing.assert_array_equal(outputs["y"], outputs[0])
 
 
-def test_inputs_have_an_order_or_names() -> None:
+def test_inputs_by_order_or_by_name() -> None:
     prepared = ReferenceBackend.prepare(model())
     for inputs in (X, [X], (X,), {"x": X}, [numpy_helper.from_array(X)]):
         np.testing.assert_array_equal(prepared.run(inputs)[0], X - 1)
@@ -56,7 +56,7 @@ def test_the_module_is_a_backend() -> None:
         popgraph.backend.prepare(model(), "CUDA")
 
 
-def test_what_is_refused_is_not_compatible() -> None:
+def test_refused_models_are_not_compatible() -> None:
     assert popgraph.backend.is_compatible(model())
     assert not popgraph.backend.is_compatible(model(), "CUDA")
     refused = model("Nothing")
@@ -91,8 +91,8 @@ def test_a_node_runs(backend: type[CBackend]) -> None:
     np.testing.assert_array_equal(clipped, np.minimum(X, 2))
 
 
-def test_a_node_has_the_version_of_the_day_or_that_which_is_said() -> None:
-    """Softmax of old takes all axes from its own on."""
+def test_run_node_uses_the_newest_or_given_version() -> None:
+    """Softmax before opset 13 normalizes over all axes from `axis` on."""
     x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
     node = helper.make_node("Softmax", ["x"], ["y"], axis=1)
     (new,) = ReferenceBackend.run_node(node, x)
@@ -133,7 +133,7 @@ globals().update(tests.test_cases)
 
 
 @pytest.mark.budget
-def test_onnx_tests_it_as_any_backend(tmp_path: Path) -> None:
+def test_the_backend_passes_onnx_s_own_runner(tmp_path: Path) -> None:
     (tmp_path / "test_of_onnx.py").write_text(OWN_RUNNER)
     command = [sys.executable, "-m", "pytest", "-rsx", "-p", "no:cacheprovider", "test_of_onnx.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -29,7 +29,7 @@ sys.path.append(str(FOLDER))
 
 @pytest.fixture
 def page() -> ModuleType:
-    """`python benchmarks`, not run."""
+    """The module of `python benchmarks`, imported without running it."""
     spec = importlib.util.spec_from_file_location("benchmarks_page", FOLDER / "__main__.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -59,7 +59,7 @@ def found(*rows: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_best_peer_counts(page: ModuleType) -> None:
+def test_rows_compare_with_the_best_peer(page: ModuleType) -> None:
     rows = (
         runtime("popgraph", 2.0, error=1e-7),
         runtime("onnxruntime", 5.0, error=2e-7),
@@ -80,7 +80,7 @@ def test_a_peer_that_refuses_does_not_count(page: ModuleType) -> None:
     assert "| 5.00 | refused | **2.50** |" in page.row("inference", found(*rows))
 
 
-def test_a_row_of_training_tells_what_the_first_step_takes(page: ModuleType) -> None:
+def test_a_row_of_training_has_the_time_of_the_first_step(page: ModuleType) -> None:
     rows = [runtime("popgraph", 2.0), runtime("eager", 5.0)]
     more = {"theirs_first_step_s": 9.0, "losses_differ_by": 1e-6}
     line = page.row("training", {**found(*rows), **more})
@@ -88,7 +88,7 @@ def test_a_row_of_training_tells_what_the_first_step_takes(page: ModuleType) -> 
 
 
 def test_tables_of_the_page_have_the_columns_and_no_empty_cell(page: ModuleType) -> None:
-    """Also those that were measured before a column was added."""
+    """Rows measured before a column was added have no empty cell either."""
     headings = {cells[0]: list(cells) for cells in (page.INFERENCE, page.TRAINING)}
     heading: list[str] = []
     tables = 0
@@ -106,8 +106,8 @@ def test_tables_of_the_page_have_the_columns_and_no_empty_cell(page: ModuleType)
     assert tables > 5
 
 
-def test_processor_time_is_told_apart_from_that_of_other_processes() -> None:
-    """Loops of so many steps: a share of the time of others would show in the wrong column."""
+def test_cpu_time_of_the_process_and_of_compilers_is_separate() -> None:
+    """Loops long enough that time in the wrong column would show."""
     from spent import spent
 
     loop = "for _ in range(3_000_000): pass"
@@ -117,7 +117,7 @@ def test_processor_time_is_told_apart_from_that_of_other_processes() -> None:
     assert there["compiler_cpu"] > there["own_cpu"]
 
 
-def test_what_does_not_compile_has_its_row(
+def test_networks_that_do_not_compile_have_a_row(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "inference.py").write_text("raise ValueError('no | such operator')")
@@ -128,7 +128,7 @@ def test_what_does_not_compile_has_its_row(
     )
 
 
-def test_what_is_not_installed_is_skipped_by_name(
+def test_missing_packages_are_skipped_by_name(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = page.packaged.PACKAGED
@@ -155,7 +155,7 @@ def test_columns_without_figures_are_left_out(page: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_table_replaces_only_what_stands_between_its_markers(
+def test_a_table_replaces_only_the_text_between_its_markers(
     target: str, page: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("POPGRAPH_TARGET", target)
@@ -196,7 +196,7 @@ def test_a_network_from_torch_is_computed_as_onnxruntime_does() -> None:
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
-def test_cases_of_operators_say_what_was_slow_and_why(page: ModuleType) -> None:
+def test_operator_cases_report_slow_ones_with_reasons(page: ModuleType) -> None:
     def case(theirs: float, **more: object) -> dict[str, Any]:
         times = {"ours_ms": 2.0, "theirs_ms": theirs, "differ_by": 0.0, "reason": "memory"}
         return {"operator": "Add", "case": "8", **times, **more}
@@ -233,7 +233,7 @@ def test_reasons_are_of_operators_with_cases(page: ModuleType) -> None:
     assert set(REASONS) <= set(page.OPERATORS)
 
 
-def test_a_case_of_its_own_says_more_than_its_operator() -> None:
+def test_the_reason_of_a_case_precedes_that_of_its_operator() -> None:
     from operator_cases import INTEGERS, Case, reason
 
     case = Case("MatMulInteger", ())
@@ -267,7 +267,7 @@ def test_a_script_prints_one_object() -> None:
 
 
 def test_hashes_of_generated_c_need_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same network has the same hash again; another machine and other threads have others."""
+    """Hashes are reproducible, and depend on the machine and the number of threads."""
     import hashes
 
     def lenet(_: str) -> tuple[ModuleOp, Compilation, Options]:
@@ -286,7 +286,7 @@ def test_hashes_of_generated_c_need_no_compiler(monkeypatch: pytest.MonkeyPatch)
     assert hashes.lines_of(network, ("sse2",), (2,)) == [lines[1]]
 
 
-def test_hashes_that_differ_are_reported_and_networks_of_one_record_are_not() -> None:
+def test_differing_hashes_are_reported() -> None:
     from hashes import differences
 
     before = ["inference/a avx2 x1: 01", "inference/a avx2 x2: 02", "inference/b avx2 x1: 03"]
@@ -294,8 +294,8 @@ def test_hashes_that_differ_are_reported_and_networks_of_one_record_are_not() ->
     assert list(differences(before, after)) == ["inference/a avx2 x2: 02 -> 05"]
 
 
-def test_thresholds_that_are_felt_are_those_that_change_a_program() -> None:
-    """Passes that run again, many thresholds at once, find what whole compilations find."""
+def test_sensitive_thresholds_are_found() -> None:
+    """Rerunning passes with many changed thresholds finds the same as whole compilations."""
     from thresholds import DEFAULT, DIRECTIONS, Lowered, neighbour, sensitivity
 
     module, compilation = load(FOLDER.parent / "examples/lenet.pgraph")
@@ -319,8 +319,8 @@ def test_thresholds_that_are_felt_are_those_that_change_a_program() -> None:
     assert 0 < len(expected) < len(names) * len(DIRECTIONS)
 
 
-def test_docstrings_of_thresholds_say_what_is_recorded() -> None:
-    """The program that changes most, or why a threshold stays that changes none."""
+def test_docstrings_of_thresholds_match_the_record() -> None:
+    """Docstrings name the program that changes most, or why a threshold without effect stays."""
     from thresholds import EVIDENCE, RECORD, THRESHOLDS, UNFELT, with_evidence
 
     record = json.loads(RECORD.read_text())

@@ -1,4 +1,4 @@
-"""Tests inputs that choose between branches which fit some shapes only, as speech models have."""
+"""Tests inputs that select branches that fit only some shapes, as in speech models."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def model(
     condition: str = "int64 rate",
     choice: str = BY_RATE,
 ) -> onnx.ModelProto:
-    """x @ wide if the rate is 16, else -(x @ narrow): x has 4 columns or 2."""
+    """A model of x @ wide if rate is 16 (x has 4 columns), else -(x @ narrow) (2 columns)."""
     text = RATES.format(sizes=sizes, given=given, condition=condition, choice=choice)
     made = parser.parse_model(text)
     for name, array in (("wide", WIDE), ("narrow", NARROW)):
@@ -56,7 +56,7 @@ def rows(count: int, size: int) -> Array:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("given", ["N, 3", "M, L"])
-def test_the_branch_that_does_not_fit_is_never_asked(backend: str, given: str) -> None:
+def test_the_branch_that_does_not_fit_is_not_checked(backend: str, given: str) -> None:
     run = popgraph.compile(model(given=given), backend=backend)
     assert run.structural == ()
     for count in (1, 5, 1):
@@ -76,8 +76,8 @@ def test_the_branch_that_is_taken_must_fit(backend: str) -> None:
         run(x=rows(2, 3), rate=np.array(8))
 
 
-def test_a_model_of_known_shapes_is_no_exception() -> None:
-    """What the model says of the branch that does not fit is not believed."""
+def test_branches_of_a_model_with_known_shapes() -> None:
+    """Declared shapes of the branch that does not fit are ignored."""
     for sizes, rate, weights in (("5, 4", 16, WIDE), ("5, 2", 8, -NARROW)):
         run = popgraph.compile(model(sizes, "5, 3"))
         assert run.structural == ("rate",)
@@ -90,7 +90,7 @@ def test_branches_that_both_fit_are_one_program(monkeypatch: pytest.MonkeyPatch)
     build = compiler.BuildRequest.executable
 
     def counted(request: compiler.BuildRequest) -> Executable:
-        made = build(request)  # One for many sizes may turn out not to be one.
+        made = build(request)  # A program for many sizes may be impossible.
         built.append(request)
         return made
 
@@ -134,7 +134,7 @@ def test_data_cannot_choose_a_branch_that_does_not_fit(backend: str) -> None:
 
 
 def test_a_branch_of_another_rank_is_refused_by_its_node() -> None:
-    """What the lowering of an operator takes for granted is seen to before."""
+    """Ranks are checked before lowerings rely on them."""
     text = """<ir_version: 8, opset_import: ["": 18]>
     g (float[A, B, C] x) => (float[K, L, M] y) {
       s = ReduceSum<keepdims = 0>(x)

@@ -24,11 +24,11 @@ from popgraph.support.writing import write_file
 
 PLAIN = [row for row in DTYPES if row.name not in PACKED]
 COUNT = 1500
-"""Elements of so many that some are kept in the store, whatever their type."""
+"""Number of elements, large enough for the weight store in some types."""
 
 
 def elements(row: DType) -> tuple[bytes, Array]:
-    """Bytes as a file has them, and what they say on a machine of the other order."""
+    """The bytes of a file, and their value on a machine of the other byte order."""
     size = row.numpy.itemsize // (2 if row.numpy.kind == "c" else 1)
     data = np.arange(COUNT * row.numpy.itemsize, dtype=np.uint8) % 2
     turned = data.reshape(-1, size)[:, ::-1].copy().reshape(-1)
@@ -37,7 +37,7 @@ def elements(row: DType) -> tuple[bytes, Array]:
 
 @pytest.fixture
 def turned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if this machine had the other order: what it reads is turned, and what it writes."""
+    """Simulates a big-endian machine: bytes are swapped on reading and writing."""
     monkeypatch.setattr(array_bytes, "HOST", "big")
 
 
@@ -50,7 +50,7 @@ def same(found: Array, wanted: Array) -> bool:
 def test_raw_data_of_onnx(
     tmp_path: Path, turned: None, row: DType, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights in the message, kept out of it, and in another file."""
+    """Weights in the message, in the store, and in an external file."""
     data, wanted = elements(row)
     tensor = TensorProto(name="w", data_type=row.onnx, dims=[COUNT])
     if where == "beside":

@@ -22,7 +22,7 @@ from tests.passes.test_onnx_to_graphcore import as_array
 F8 = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")
 WHOLE = [row.name for row in dtypes.DTYPES if row.is_integer]
 AT_LEAST = 116
-"""How many cases of ONNX are about casts, but for their expanded twins."""
+"""The minimal number of ONNX's cases about casts, without expanded ones."""
 
 
 @cache
@@ -42,7 +42,7 @@ def described(name: str, array: Array) -> onnx.ValueInfoProto:
 def together(
     casts: list[tuple[onnx.NodeProto, list[Array], Array]],
 ) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """One model of many nodes of one output each, and its inputs."""
+    """One model of many nodes with one output each, and its inputs."""
     given: dict[str, Array] = {}
     nodes, results = [], []
     for at, (node, inputs, output) in enumerate(casts):
@@ -70,7 +70,7 @@ def check(casts: list[tuple[onnx.NodeProto, list[Array], Array]], backend: str) 
 
 
 def readable(array: Array) -> Array:
-    """As NumPy can compare it: of small floats it does not find every NaN."""
+    """The array in a type that NumPy compares correctly: it misses some NaN of small floats."""
     return array.astype(np.float32) if dtypes.from_numpy(array.dtype).is_float else array
 
 
@@ -90,8 +90,8 @@ def cast_node(to: str, **attributes: Any) -> onnx.NodeProto:
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_everything_saturates_in_eight_bits(backend: str) -> None:
-    """Integers of any width, bools and other small floats are clipped as floats are."""
+def test_casts_to_8_bit_floats_saturate(backend: str) -> None:
+    """Integers, bools and other small floats saturate like f32."""
     casts = []
     for source in (*WHOLE, *F8, "f4e2m1", "bool"):
         values = np.array([0, 1, 1, 0] if source == "bool" else [-3, 1, 3, 2])
@@ -117,10 +117,10 @@ LEAST, LARGEST = 2.0**-127, 2.0**127
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_scales_are_rounded_as_their_mode_says(backend: str) -> None:
-    """f8e8m0 holds powers of two; the table of ONNX says what stands at their ends.
+def test_f8e8m0_rounds_by_mode(backend: str) -> None:
+    """Casts to f8e8m0, which holds powers of two, follow ONNX's table for extreme values.
 
-    Of numbers below 0 it says nothing: their sizes are taken, as ONNX's evaluator does.
+    ONNX leaves negative numbers open: their absolute values are used, as in ONNX's evaluator.
     """
     scale = dtypes.BY_NAME["f8e8m0"].numpy
     casts = []
@@ -130,7 +130,7 @@ def test_scales_are_rounded_as_their_mode_says(backend: str) -> None:
             (0, [np.nan, np.nan, LARGEST if mode == "down" else np.nan, np.nan, np.nan]),
         ):
             if mode == "down" and not saturate:
-                continue  # ONNX does not say what is beyond the largest number then
+                continue  # ONNX leaves overflow open for this mode.
             for dtype in (np.float32, np.float64):
                 x = np.concatenate([POWERS, ENDS, -POWERS]).astype(dtype)
                 y = np.array([*inner, *ends, *inner], np.float32).astype(scale)
@@ -143,8 +143,8 @@ OUT_OF_RANGE = [-1.0, -1.9, 300.0, -3e9, 2.0**31, 2.0**32 + 2.0**10, 2.0**63, -(
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_floats_become_integers_by_their_low_bits(backend: str) -> None:
-    """Out of range the whole part wraps, for all widths; infinities and NaN are 0."""
+def test_casts_of_floats_to_integers_wrap(backend: str) -> None:
+    """Out of range, the integer part wraps for all widths; infinities and NaN become 0."""
     casts = []
     for source in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16):
         with warnings.catch_warnings():
@@ -163,8 +163,8 @@ def test_floats_become_integers_by_their_low_bits(backend: str) -> None:
     check(casts, backend)
 
 
-def test_the_bits_above_a_narrow_integer_mean_nothing() -> None:
-    """NumPy leaves them as they are: a byte may hold anything there."""
+def test_unused_bits_of_narrow_integers_are_ignored() -> None:
+    """NumPy keeps the unused upper bits of a byte, which may hold anything."""
     casts = []
     for name, bits in (("i4", 4), ("u4", 4), ("i2", 2), ("u2", 2)):
         x = np.arange(256, dtype=np.uint8).view(dtypes.BY_NAME[name].numpy)

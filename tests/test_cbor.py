@@ -42,6 +42,6 @@ def test_the_examples_of_the_standard(value: object, encoded: str) -> None:
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**64) - 1, b"bytes", np.float32(1), {1}], ids=str)
-def test_what_has_no_form_is_refused(value: object) -> None:
+def test_values_without_encoding_are_refused(value: object) -> None:
     with pytest.raises(PopgraphError):
         to_cbor(value)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popgraph.support.charts.chart import MOST, Axis, Chart, Curve
-from popgraph.support.charts.svg import MOST_DOTS, MOST_POINTS, spark, svg
+from popgraph.support.charts.chart import LARGEST, Axis, Chart, Curve
+from popgraph.support.charts.svg import MAX_DOTS, MAX_POINTS, sparkline, svg
 from popgraph.support.charts.text import text
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-NUMBERS = st.floats(-MOST, MOST, exclude_min=True, exclude_max=True)
+NUMBERS = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 
 
 def falling(count: int) -> Chart:
@@ -43,7 +43,7 @@ def test_any_numbers_are_drawn(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "labels"),
     [
         ([0, 2.4], ["0.0", "0.5", "1.0", "1.5", "2.0", "2.5"]),
         ([1, 1000], ["0", "200", "400", "600", "800", "1000"]),
@@ -52,18 +52,18 @@ def test_any_numbers_are_drawn(values: list[float]) -> None:
         ([], ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
     ],
 )
-def test_marks_are_told_as_people_write_them(values: list[float], told: list[str]) -> None:
-    assert [text for _, text in Axis.over(values, 5).marks] == told
+def test_tick_labels_are_rounded(values: list[float], labels: list[str]) -> None:
+    assert [text for _, text in Axis.over(values, 5).marks] == labels
 
 
 def test_many_points_become_few_means_and_gaps_stay_gaps() -> None:
     curve = Curve("steps", [(x, float(x % 2)) for x in range(1000)])
-    assert {y for _, y in curve.thinned(100).points} == {0.5}
+    assert {y for _, y in curve.downsampled(100).points} == {0.5}
     holed = Curve("steps", [(0, 1), (1, math.nan), (2, 1), (3, math.inf), (4, 2), (5, 3)])
-    assert [len(piece) for piece in holed.pieces()] == [1, 1, 2]
+    assert [len(piece) for piece in holed.segments()] == [1, 1, 2]
 
 
-def test_svg_is_whole_and_names_stay_texts() -> None:
+def test_svg_is_well_formed_and_escapes_names() -> None:
     chart = Chart("<script>", (Curve("a & b", [(0, 1), (1, 2)]), Curve("c", [(0, 2)], 2)))
     root = ElementTree.fromstring(svg(chart))
     assert root.findtext(f"{NAMESPACE}title") == "<script>"
@@ -75,16 +75,16 @@ def test_svg_is_whole_and_names_stay_texts() -> None:
 
 def test_svg_of_a_long_curve_is_small() -> None:
     drawn = svg(falling(100_000))
-    assert "<circle" not in drawn and drawn.count("L") <= MOST_POINTS + 20
-    assert svg(falling(MOST_DOTS - 1)).count("<circle") == MOST_DOTS
+    assert "<circle" not in drawn and drawn.count("L") <= MAX_POINTS + 20
+    assert svg(falling(MAX_DOTS - 1)).count("<circle") == MAX_DOTS
 
 
-def test_a_spark_goes_from_corner_to_corner() -> None:
-    (path,) = ElementTree.fromstring(spark(falling(10).curves[0])).iter(f"{NAMESPACE}path")
+def test_a_sparkline_spans_its_range() -> None:
+    (path,) = ElementTree.fromstring(sparkline(falling(10).curves[0])).iter(f"{NAMESPACE}path")
     assert path.get("d", "").startswith("M1.0 2.0L") and path.get("d", "").endswith("L149.0 24.0")
 
 
-def test_text_draws_the_line() -> None:
+def test_charts_as_text() -> None:
     drawn = text(falling(10), 14, 4).splitlines()
     assert drawn[0].strip() == "loss" and drawn[-1].split() == ["0", "10"]
     cells = [line.partition(mark)[2] for line in drawn[1:-1] for mark in "┤│" if mark in line]
@@ -92,7 +92,7 @@ def test_text_draws_the_line() -> None:
     assert places == sorted(places) and places[0] == 0 and len(cells[-1]) == 10
 
 
-def test_no_curve_or_one_without_numbers_is_drawn_empty() -> None:
+def test_charts_without_finite_values_are_empty() -> None:
     for curves in ((), (Curve("steps", [(1, math.nan)]),)):
         assert text(Chart("loss", curves)).count("\n") == 11
         assert "<svg" in svg(Chart("loss", curves))

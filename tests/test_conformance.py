@@ -1,4 +1,4 @@
-"""Tests the run of ONNX's test suite: what counts as what, and that nothing ends it early."""
+"""Tests runs of ONNX's test suite: outcomes, counts, and robustness against crashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from popgraph.backend import CBackend, ReferenceBackend
 from popgraph.cli import app
-from popgraph.conformance.cases import KINDS, Case, all_cases, cases_like
+from popgraph.conformance.cases import KINDS, Case, all_cases, cases_matching
 from popgraph.conformance.groups import GROUPS, group_of
 from popgraph.conformance.outcome import Computed, Status, differences, outcome
 from popgraph.conformance.report import counts, group_rows, host_lines
@@ -27,16 +27,16 @@ from popgraph.conformance.workers import outcomes
 from tests.sampling import share
 
 LONG = 300.0
-"""Seconds that nothing here takes."""
+"""A timeout that no case reaches."""
 
 
 def case(name: str) -> Case:
-    (found,) = cases_like(f"^{name}$")
+    (found,) = cases_matching(f"^{name}$")
     return found
 
 
 class Scripted(ReferenceBackend):
-    """Does with some operators what no backend should."""
+    """A backend that crashes, hangs, raises or errs for some operators."""
 
     @classmethod
     def prepare(cls, model: ModelProto, *arguments: Any, **keywords: Any) -> Any:
@@ -53,7 +53,7 @@ class Scripted(ReferenceBackend):
         return super().prepare(model, *arguments, **keywords)
 
 
-def test_every_kind_of_case_is_there() -> None:
+def test_all_kinds_of_cases_are_collected() -> None:
     found = all_cases()
     assert {each.kind for each in found} == set(KINDS)
     assert len(found) > 2000
@@ -100,7 +100,7 @@ def test_cases_that_are_files_run(name: str) -> None:
     assert found.status == Status.PASSED
 
 
-def test_what_cannot_be_run_is_skipped() -> None:
+def test_cases_that_cannot_run_are_skipped() -> None:
     download = TestCase("test_x", "x", "https://host/x.tar.gz", None, None, None, "real", 0, 0)
     found = outcome(Case("real", download), ReferenceBackend)
     assert (found.status, found.group) == (Status.SKIPPED, "downloads")
@@ -111,8 +111,8 @@ def test_what_cannot_be_run_is_skipped() -> None:
     assert not case("test_training_dropout_zero_ratio").why_skipped()
 
 
-def test_wrong_answers_and_all_other_ends_are_told() -> None:
-    """A worker that dies is followed by another one, which runs what is left."""
+def test_wrong_answers_and_crashes_are_reported() -> None:
+    """After a worker crashes, another one runs the remaining cases."""
     cases = [case(f"test_{name}") for name in ("abs", "neg", "relu", "sign", "sqrt")]
     found = {each.name: each for each in outcomes(cases, Scripted, 2, LONG)}
     assert {name: each.status for name, each in found.items()} == {
@@ -146,7 +146,7 @@ BRANCH = """
 """
 WORDS = '<ir_version: 9, opset_import: ["" : 18]> graph (float[4] x) => (float[4] z)'
 WRITTEN = "{ words = Cast <to = 8> (x) z = Cast <to = 1> (words) }"
-"""What Python must compute, with and without something for C, and no names of it anywhere."""
+"""Nodes that require host steps, with and without compiled ones, and without names."""
 
 
 def own_case(name: str, text: str, inputs: list[Any], outputs: list[Any]) -> Case:
@@ -154,8 +154,8 @@ def own_case(name: str, text: str, inputs: list[Any], outputs: list[Any]) -> Cas
     return Case("node", TestCase(name, name, None, None, model, [(inputs, outputs)], "node", 0, 0))
 
 
-def test_what_computes_a_test_is_counted() -> None:
-    """By what has run: programs in C, and nodes that Python has computed."""
+def test_cases_are_counted_by_what_computes_them() -> None:
+    """Counts cases by their use of C programs and host steps."""
     x = np.zeros(4, np.float32)
     found = [
         outcome(one, CBackend)
@@ -181,7 +181,7 @@ def test_what_computes_a_test_is_counted() -> None:
 
 
 def test_sequences_and_optionals_are_compiled() -> None:
-    """Python hands their tensors to programs, and computes nothing of them."""
+    """Sequences are tensors of programs, without host steps."""
     cases = [
         one
         for one in all_cases()
@@ -192,14 +192,14 @@ def test_sequences_and_optionals_are_compiled() -> None:
     assert {(one.status, one.computed) for one in found} == {(Status.PASSED, Computed.C)}
 
 
-def test_what_numpy_computes_is_no_claim_about_c() -> None:
+def test_the_reference_backend_does_not_count_as_c() -> None:
     found = [outcome(case("test_relu"), ReferenceBackend)]
     assert found[0].computed is None and not host_lines(found)
     assert counts(found)["all"] == {Status.PASSED: 1}
     assert group_rows(found)[0] == ("group", "tests", *Status)
 
 
-def test_who_takes_too_long_is_not_waited_for() -> None:
+def test_slow_cases_time_out() -> None:
     (found,) = outcomes([case("test_exp")], Scripted, 2, 0.5)
     assert found.status == Status.FAILED
     assert found.reason == "it takes longer than 0.5 s"
@@ -239,13 +239,13 @@ all                        6      4       4  0           0          0      0    
 """
 REFUSED = "test_mystery"
 NOT_PASSED = ["test_bernoulli", REFUSED]
-"""By name."""
+"""Names of cases that do not pass."""
 REFUSAL = "the operator no.such.domain.Mystery-1 is not supported"
 
 
 @pytest.fixture
 def with_a_mystery(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more case, of an operator that nobody knows: ONNX's own are all supported."""
+    """Adds a case of an unknown operator, since all of ONNX's are supported."""
     x = np.zeros(2, np.float32)
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     node = helper.make_node("Mystery", ["x"], ["y"], domain="no.such.domain")
@@ -276,7 +276,7 @@ def test_the_command_prints_tables_and_writes_all_outcomes(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("with_a_mystery")
-def test_the_command_lists_what_does_not_pass() -> None:
+def test_the_command_lists_failing_cases() -> None:
     ran = CliRunner().invoke(
         app, ["conformance", "--only", ONLY, "--list", "--backend", "reference", "--jobs", "1"]
     )
@@ -285,22 +285,22 @@ def test_the_command_lists_what_does_not_pass() -> None:
     assert " ".join(rows[1][1:]) == f"other refused {REFUSAL}"
 
 
-def test_the_command_ends_with_1_if_an_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_answers_have_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("popgraph.backend.CBackend", Scripted)
     ran = CliRunner().invoke(app, ["conformance", "--only", "^test_(relu|sub)$", "--jobs", "1"])
     assert ran.exit_code == 1, ran.output
     assert "all    2      1       1      0       0        0" in ran.stdout
 
 
-def test_all_tests_get_the_cases_from_one_place() -> None:
-    """ONNX makes them once in a process, as its first caller asks: no test may be that one."""
+def test_cases_are_collected_in_one_place() -> None:
+    """ONNX builds its cases once per process, as its first caller requests: tests share one."""
     asking = "collect_" + "testcases"
     files = Path(__file__).parent.rglob("*.py")
     assert [str(file) for file in files if asking in file.read_text()] == []
 
 
-def test_cases_are_drawn_alike_whatever_was_drawn_before() -> None:
-    """Their numbers are those of the first seed, and NumPy's generator goes on where it was."""
+def test_cases_do_not_depend_on_the_random_state() -> None:
+    """Cases are drawn with a fixed seed, and NumPy's generator keeps its state."""
     code = (
         "import numpy as np\nfrom popgraph.conformance.cases import node_cases\n"
         "np.random.seed(1)\nbefore = np.random.get_state()[1].tolist()\n"

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from popgraph.backend import ReferenceBackend
 from popgraph.cli import app
-from popgraph.conformance.corrected import CORRECTIONS, what_was_corrected
+from popgraph.conformance.cases import CORRECTIONS, corrections_of
 from popgraph.conformance.outcome import Status, outcome
-from popgraph.conformance.suites import MOST_BYTES, opened
+from popgraph.conformance.suites import MAX_BYTES, opened
 from popgraph.support.errors import ModelError
 
 DATA = Path("onnx/backend/test/data")
@@ -38,7 +38,7 @@ def write_test(folder: Path, operator: str, wanted: np.ndarray) -> None:
 
 
 def suite(folder: Path, *, relu: np.ndarray | None = None) -> Path:
-    """Two tests of nodes, one that is a download, and a model that several tests might name."""
+    """A suite of two node tests, a test with a download, and a model that several tests name."""
     write_test(folder / DATA / "node" / "test_neg", "Neg", -X)
     write_test(
         folder / DATA / "node" / "test_relu", "Relu", np.maximum(X, 0) if relu is None else relu
@@ -63,7 +63,7 @@ def say(folder: Path, name: str, said: object) -> None:
 
 
 def wheel(folder: Path, version: str) -> Path:
-    """The folder, zipped, with what is not to be unpacked."""
+    """A wheel of the folder, with a module that must not be unpacked."""
     place = folder.parent / f"onnx-{version}-cp39-cp39-any.whl"
     with zipfile.ZipFile(place, "w") as archive:
         for file in folder.rglob("*"):
@@ -87,7 +87,7 @@ def test_the_tests_of_a_suite_run(tmp_path: Path, zipped: bool) -> None:
     assert (found["test_neg"].kind, found["test_near"].kind) == ("node", "real")
 
 
-def test_a_wheel_leaves_nothing_behind_and_nothing_outside(tmp_path: Path) -> None:
+def test_wheels_are_unpacked_safely_and_removed(tmp_path: Path) -> None:
     place = wheel(suite(tmp_path / "in" / "my"), "1.0.0")
     with zipfile.ZipFile(place, "a") as archive:
         archive.writestr("../../test_x/outside.pb", b"")
@@ -142,7 +142,7 @@ def test_a_damaged_model_fails_alone(tmp_path: Path) -> None:
     assert (found["test_neg"], found["test_relu"]) == (Status.FAILED, Status.PASSED)
 
 
-def test_a_test_that_onnx_corrected_is_skipped_in_the_releases_that_had_it(tmp_path: Path) -> None:
+def test_tests_that_onnx_corrected_are_skipped_in_old_releases(tmp_path: Path) -> None:
     folder = tmp_path / "my"
     write_test(folder / DATA / "node" / "test_unique_not_sorted_without_axis", "Neg", -X)
     with opened([wheel(folder, "1.6.0")]) as cases:
@@ -156,20 +156,20 @@ def test_a_test_that_onnx_corrected_is_skipped_in_the_releases_that_had_it(tmp_p
     assert ran.status == Status.PASSED
 
 
-def test_what_is_corrected_is_not_what_corrects_it() -> None:
-    """Every entry has its effect before the release that it names, and none from there on."""
+def test_corrections_apply_to_older_releases_only() -> None:
+    """Corrections apply before the release that fixed a test, and not from there on."""
     for each in CORRECTIONS:
         numbers = [tuple(map(int, one.split("."))) for one in (*each.releases, each.corrected)]
         assert numbers == sorted(set(numbers)), each
-    assert what_was_corrected("test_attention_3d_gqa", ["onnx-1.18.0"])
+    assert corrections_of("test_attention_3d_gqa", ["onnx-1.18.0"])
     for name in ("test_attention_3d_gqa_expanded", "test_attention_4d", "test_attention_4d_scaled"):
-        assert not what_was_corrected(name, ["onnx-1.18.0"])
+        assert not corrections_of(name, ["onnx-1.18.0"])
     for suites in ([], ["onnx-1.20.1"], ["my"]):
-        assert not what_was_corrected("test_attention_3d_gqa", suites)
+        assert not corrections_of("test_attention_3d_gqa", suites)
 
 
-def test_bits_of_bfloat16_and_optionals_of_old_are_read(tmp_path: Path) -> None:
-    """Old releases wrote uint16 for bfloat16, and of an absent tensor one without a type."""
+def test_old_encodings_of_bfloat16_and_optionals_are_read(tmp_path: Path) -> None:
+    """Old releases wrote bfloat16 as uint16, and absent optionals as tensors without a type."""
     place = tmp_path / "my" / "node" / "test_cast"
     data = place / "test_data_set_0"
     data.mkdir(parents=True)
@@ -201,7 +201,9 @@ def test_bits_of_bfloat16_and_optionals_of_old_are_read(tmp_path: Path) -> None:
     assert (found.status, found.reason) == (Status.PASSED, "")
 
 
-def test_what_is_no_suite_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_without_a_suite_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.whl").write_text("no archive")
     good = wheel(suite(tmp_path / "my"), "1.0.0")
@@ -212,10 +214,10 @@ def test_what_is_no_suite_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }.items():
         with pytest.raises(ModelError, match=what), opened([tmp_path / name]):
             pass
-    monkeypatch.setattr("popgraph.conformance.suites.MOST_BYTES", 10)
+    monkeypatch.setattr("popgraph.conformance.suites.MAX_BYTES", 10)
     with pytest.raises(ModelError, match="its tests are larger than 10 bytes"), opened([good]):
         pass
-    assert MOST_BYTES > 10
+    assert MAX_BYTES > 10
     (tmp_path / "my" / DATA / "real" / "test_far" / "data.json").write_text("[1")
     with pytest.raises(ModelError, match="not a JSON object"), opened([tmp_path / "my"]):
         pass

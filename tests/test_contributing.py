@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING name paths, commands and identifiers that exist."""
+"""Tests that recipes of CONTRIBUTING name existing paths, commands and identifiers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RECIPES = {
     part.partition("\n")[0]: part.partition("\n")[2] for part in PAGE.split("\n## Recipe: ")[1:]
 }
 PLACEHOLDER = re.compile(r"\b(NAME|CLAIM|PASS|MODULE)|_NAME|verb_object")
-"""What a reader puts a word of their own for."""
+"""Placeholders for a reader's own names."""
 WORDS = {"before -> after", ".pgraph"}
-"""Neither a path nor a name."""
+"""Quoted texts that are neither paths nor names."""
 
 
 def tokens(recipe: str) -> list[str]:
@@ -28,7 +28,7 @@ def is_path(token: str) -> bool:
 
 
 def named(recipe: str) -> Iterator[str]:
-    """The texts of the files that a recipe names; of a folder, those of all in it."""
+    """The texts of the files that a recipe names, and of all files in its folders."""
     for token in filter(is_path, tokens(recipe)):
         path = ROOT / token
         for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
@@ -36,7 +36,7 @@ def named(recipe: str) -> Iterator[str]:
 
 
 def problems(recipe: str) -> list[str]:
-    """What a recipe names that is not there."""
+    """The paths, names and lines of a recipe that do not exist."""
     makefile = (ROOT / "Makefile").read_text()
     found = [token for token in tokens(recipe) if is_path(token) and not (ROOT / token).exists()]
     if found:
@@ -58,17 +58,17 @@ def problems(recipe: str) -> list[str]:
 
 
 def code_of(recipe: str) -> list[str]:
-    """The lines of the examples, which are excerpts of the files."""
+    """The lines of the examples, which are excerpts of files."""
     indented = (line for line in recipe.splitlines() if re.match(r" {7}", line))
     return [line.strip() for line in indented]
 
 
-def test_there_are_recipes_for_what_is_added_most() -> None:
+def test_recipes_exist() -> None:
     assert len(RECIPES) >= 4
 
 
 @pytest.mark.parametrize("title", RECIPES)
-def test_everything_that_a_recipe_names_is_there(title: str) -> None:
+def test_names_of_recipes_exist(title: str) -> None:
     assert not problems(RECIPES[title])
 
 
@@ -82,5 +82,5 @@ def test_everything_that_a_recipe_names_is_there(title: str) -> None:
         "`popgraph/dialects/graphcore/functions.py`:\n\n       class NoSuchOp(FloatUnary):\n",
     ],
 )
-def test_what_is_not_there_is_found(wrong: str) -> None:
+def test_missing_names_are_found(wrong: str) -> None:
     assert problems(wrong)

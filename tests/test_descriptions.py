@@ -1,4 +1,4 @@
-"""Tests what a compiled model says of itself: inputs, outputs, parameters, as text and a table."""
+"""Tests descriptions of compiled models: inputs, outputs, parameters, as text and as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.passes.options import Training
 from popgraph.runner import Runner
 from popgraph.support import files
 from popgraph.support.amounts import bytes_text
-from popgraph.support.description import MOST_LISTED, Description, TensorSpec
+from popgraph.support.description import MAX_LISTED, Description, TensorSpec
 from popgraph.support.errors import RunError
 
 OPEN = """opset 21
@@ -52,7 +52,7 @@ def compiled(text: str, folder: Path, name: str = "net.pgraph", **more: object) 
     return popgraph.compile(folder / name, **more)
 
 
-def test_an_open_model_says_what_it_is_called_with(tmp_path: Path) -> None:
+def test_description_of_an_open_model(tmp_path: Path) -> None:
     run = compiled(OPEN, tmp_path)
     assert list(run.inputs) == ["x", "n"] and list(run.outputs) == ["y"]
     assert run.inputs["x"] == TensorSpec("x", "f32[N, 4]", np.dtype("f4"), ("N", 4))
@@ -63,7 +63,7 @@ def test_an_open_model_says_what_it_is_called_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_a_static_model_says_what_its_program_says(tmp_path: Path, backend: str) -> None:
+def test_description_of_a_static_model(tmp_path: Path, backend: str) -> None:
     text = (
         OPEN.replace("N, 4", "2, 4").replace(", n: i64", "").replace("-> (y)", "-> (y: f32[?, ?])")
     )
@@ -78,7 +78,7 @@ def test_a_static_model_says_what_its_program_says(tmp_path: Path, backend: str)
     ]
 
 
-def test_the_text_of_an_open_model_tells_of_structure_and_programs(tmp_path: Path) -> None:
+def test_repr_of_an_open_model_shows_structure_and_programs(tmp_path: Path) -> None:
     run = compiled(SHAPED, tmp_path)
     run(x=np.zeros((3, 4), np.float32), shape=np.array([2, 6]))
     lines = repr(run).splitlines()
@@ -87,19 +87,19 @@ def test_the_text_of_an_open_model_tells_of_structure_and_programs(tmp_path: Pat
     assert "  parameters  none" in lines
 
 
-def test_models_that_python_runs_describe_themselves(tmp_path: Path) -> None:
+def test_descriptions_of_hosted_models(tmp_path: Path) -> None:
     assert "output      places: i64[2, ?]" in repr(compiled(HOSTED, tmp_path))
     (output,) = compiled(SEQUENCE, tmp_path).outputs.values()
     assert output.type.startswith("sequence(f32") and output.dtype is None
 
 
-def test_ir_of_lower_levels_describes_its_program(tmp_path: Path) -> None:
+def test_description_of_ir_of_lower_levels(tmp_path: Path) -> None:
     run = compiled(IR, tmp_path, "net.mlir")
     assert str(run.inputs["x"]) == "x: f32[2]" and str(run.outputs["y"]) == "y: f32[2]"
     assert list(run.parameters) == ["w"]
 
 
-def test_outputs_that_options_ask_for_are_told(tmp_path: Path) -> None:
+def test_requested_outputs_are_described(tmp_path: Path) -> None:
     text = OPEN.replace(", n: i64", "").replace(
         "y = x @ w", "h = x @ w\n    y = ReduceSum(h, keepdims=0)"
     )
@@ -110,7 +110,7 @@ def test_outputs_that_options_ask_for_are_told(tmp_path: Path) -> None:
     assert str(found["Gradient___w"]) == "Gradient___w: f32[4, 3]"
 
 
-def test_a_program_from_the_cache_reads_the_file_again(
+def test_a_cached_program_reads_the_file_for_its_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
@@ -122,11 +122,11 @@ def test_a_program_from_the_cache_reads_the_file_again(
     warm, late = popgraph.compile(path), popgraph.compile(path)
     assert str(warm.inputs["x"]) == "x: f32[N, 4]" and list(warm.parameters) == ["w"]
     path.write_text(OPEN)
-    assert list(warm.inputs) == ["x"], "what was told once stays"
+    assert list(warm.inputs) == ["x"], "a description is cached"
     with pytest.raises(RunError, match="changed"):
         _ = late.parameters
     assert list(late.inputs) == ["x"], "they are kept with the programs"
-    assert "is unknown" in repr(late), "looking at it is no error"
+    assert "is unknown" in repr(late), "repr does not raise"
 
 
 def test_a_notebook_shows_a_table(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_notebook_shows_a_table(tmp_path: Path) -> None:
     assert "<code>x: f32[N, 4]</code>" in page and "48 bytes" in page
 
 
-def test_a_table_is_no_way_to_bring_in_a_script(tmp_path: Path) -> None:
+def test_tables_escape_names(tmp_path: Path) -> None:
     name = "<script>"
     run = Runner.__new__(Runner)
     run.describe, run.static, run.open = lambda: Description(name), None, None
@@ -145,7 +145,7 @@ def test_a_table_is_no_way_to_bring_in_a_script(tmp_path: Path) -> None:
 def test_long_lists_are_shortened() -> None:
     many = {f"x{n}": TensorSpec(f"x{n}", "f32[]", np.dtype("f4"), ()) for n in range(20)}
     rows = Description("m", many, {}, {}).rows()
-    assert rows[MOST_LISTED] == ("input", f"... and {20 - MOST_LISTED} more")
+    assert rows[MAX_LISTED] == ("input", f"... and {20 - MAX_LISTED} more")
     assert ("output", "none") in rows
 
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph.builder.pgraph import load
 from popgraph.builder.pgraph.check.annotations import NODE_NOTES
-from popgraph.builder.pgraph.check.losses import LOSS_NAMES
+from popgraph.builder.pgraph.check.loss_table import LOSS_NAMES
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
 from popgraph.builder.pgraph.lower.schedules import SCHEDULE_NAMES, SCHEDULES
 from popgraph.builder.pgraph.syntax.parser import GRAMMAR
@@ -41,12 +41,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"^\$ ((?:POPGRAPH_\w+=\S+ )*popgraph .*)$", re.MULTILINE)
 FUNCTION = f'popgraph() {{ "{sys.executable}" -m popgraph "$@"; }}; '
-"""Lets the shell find the command that belongs to this Python."""
+"""A shell function that runs the command of this Python."""
 BLOCK = re.compile(r"^```(python|pgraph|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks() -> list[tuple[str, str, str]]:
-    """(page, language, text) of every code block that claims to run."""
+    """(page, language, text) of every code block that is executable."""
     return [
         (page.relative_to(ROOT).as_posix(), language, text)
         for page in PAGES
@@ -62,10 +62,11 @@ def test_there_are_blocks_to_run() -> None:
 @pytest.mark.parametrize("page", sorted({page for page, _, _ in blocks()}))
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
-    Python blocks share one program, `.pgraph` blocks are saved under the name in their first
-    comment, commands of console blocks run as they stand, with their variables, pipes and files,
-    and must succeed. After a `.pgraph` block with
-    mistakes stands what `popgraph check` says.
+    Runs the blocks of a page in order.
+
+    Python blocks share one program. `.pgraph` blocks are saved under the name in their first
+    comment. Commands of console blocks run in a shell and must succeed. A `.pgraph` block with
+    errors is followed by the output of `popgraph check`.
     """
     if any(other == page and "import torch" in text for other, _, text in blocks()):
         pytest.importorskip("torch", reason="the page begins with its models")
@@ -93,7 +94,7 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
 
 
 def what_is_wrong(path: Path) -> str:
-    """The mistakes of a text, as the command tells them; warnings count, too."""
+    """The errors of a text in the form of the command, or an empty text; warnings fail."""
     try:
         warnings = load(path).warnings
     except PopgraphError as error:
@@ -105,7 +106,7 @@ def what_is_wrong(path: Path) -> str:
 
 
 def rows(functions: Mapping[str, Callable[..., object]]) -> list[str]:
-    """A row of a table for each function, made of its parameters and the first words about it."""
+    """A table row for each function: its parameters and the start of its docstring."""
     found = []
     for name, function in functions.items():
         parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -118,7 +119,7 @@ def rows(functions: Mapping[str, Callable[..., object]]) -> list[str]:
     return found
 
 
-def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
+def test_the_language_page_lists_every_function_and_keyword() -> None:
     page = (ROOT / "docs/language.md").read_text()
     for row in rows({**INITIALIZERS, **SCHEDULES}):
         assert row in page
@@ -133,8 +134,8 @@ def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
         assert f"`{path.name}`" in page
 
 
-def test_the_walk_through_the_levels_shows_the_ir_of_today() -> None:
-    """`python -m tests.walkthrough` writes it."""
+def test_the_walkthrough_shows_current_ir() -> None:
+    """`python -m tests.walkthrough` updates the page."""
     text = walkthrough.PAGE.read_text()
     assert walkthrough.page(text) == text
     shown = list(walkthrough.SHOWN.finditer(text))
@@ -145,7 +146,7 @@ def test_the_walk_through_the_levels_shows_the_ir_of_today() -> None:
 
 
 def test_the_page_of_training_has_all_names() -> None:
-    """`python -m tests.names_page` writes them."""
+    """`python -m tests.names_page` updates the page."""
     assert names_page.PAGE.read_text() == names_page.page()
     shown = CliRunner().invoke(app, ["train", "--help"]).output
     for names in (LOSS_NAMES, OPTIMIZER_NAMES, METRIC_NAMES, SCHEDULE_NAMES):
@@ -162,8 +163,8 @@ INTERNALS = sorted(f"docs/internals/{one.name}" for one in (ROOT / "docs/interna
 @pytest.mark.parametrize(
     "page", ["README.md", "docs/architecture.md", "docs/glossary.md", *INTERNALS]
 )
-def test_files_that_a_page_names_are_there(page: str) -> None:
-    """By their path in the repository, or the end of it."""
+def test_files_named_by_a_page_exist(page: str) -> None:
+    """Files are named by their path in the repository, or its end."""
     there = [f"/{one.relative_to(ROOT).as_posix()}" for one in (ROOT / "popgraph").rglob("*")]
     there += [f"/{one.relative_to(ROOT).as_posix()}" for one in (ROOT / "tests").glob("*.py")]
     named = [name.rstrip("/") for name in PATH.findall((ROOT / page).read_text())]
@@ -180,7 +181,7 @@ def run(command: list[str], folder: Path) -> None:
 @pytest.mark.budget
 @pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile", "cli", "api"])
 def test_generated_pages_are_current(page: str) -> None:
-    """By the commands of `make pages`, which need only what `.[docs]` installs."""
+    """Runs the commands of `make pages` with only the packages of `.[docs]`."""
     rule = rf"python -m (\S+) ?(.*) > docs/{page}\.md"
     ((module, arguments),) = re.findall(rule, (ROOT / "Makefile").read_text())
     absent = ["torch", "onnxruntime", "pytest", "hypothesis"]
@@ -199,15 +200,15 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
     assert (ROOT / f"docs/{page}.md").read_text() == done.stdout, "run `make pages`"
 
 
-def test_every_public_name_says_what_it_is() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     silent = [name for name in own_names() if not documented(getattr(popgraph, name))]
     assert not silent and len(own_names()) > 15
 
 
 def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
-    """Its links and anchors are checked; notebooks and files of the repository are in it."""
+    """The build checks links and anchors, and includes notebooks and files of the repository."""
     config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path))
-    build(config)  # strict: a warning ends it
+    build(config)  # Strict: a warning is an error.
     index = (tmp_path / "index.html").read_text()
     assert 'href="tutorial.html"' in index and 'src="images/view-training.png"' in index
     assert "<svg" in (tmp_path / "notebooks/training.html").read_text()
@@ -234,7 +235,7 @@ def pages_of(part: object) -> set[str]:
     return {page for one in inside for page in pages_of(one)}  # type: ignore[attr-defined]
 
 
-def test_the_readme_leads_to_every_page_under_the_section_that_it_has_in_the_site() -> None:
+def test_the_readme_links_every_page_by_section() -> None:
     sections = {
         name: pages_of(part)
         for entry in load_config(str(ROOT / "mkdocs.yml")).nav
@@ -254,24 +255,24 @@ def test_the_readme_leads_to_every_page_under_the_section_that_it_has_in_the_sit
     assert linked == sections
 
 
-def test_the_diagram_of_the_first_page_fits_a_telephone() -> None:
-    """A window of 420 pixels shows 47 characters of a code block; the rest is cut off."""
+def test_the_diagram_of_the_readme_fits_a_phone() -> None:
+    """A screen of 420 pixels shows 47 characters of a code block."""
     lines = re.findall(r"^    (\S.*|  .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
     shown = [line for line in lines if "│" in line or line.startswith("make ")]
     assert len(shown) > 5
     assert max(map(len, shown)) <= 47
 
 
-def test_the_readme_has_the_figures_of_the_last_run_of_onnx_tests() -> None:
-    """As `make operators` wrote them; so has the page of conformance."""
+def test_the_readme_has_the_figures_of_conformance() -> None:
+    """README and docs/conformance.md have the figures that `make operators` wrote."""
     record = json.loads((ROOT / "docs/operators.json").read_text())
     found = record["conformance"]["all"]
     computed = [found.get(by, 0) for by in Computed]
     ends = [found.get(status, 0) for status in Status]
     assert sum(computed) == found[Status.PASSED]
-    told = numbers_in("What is computed", "backend tests")
+    shown_numbers = numbers_in("What is computed", "backend tests")
     wanted = [sum(ends), ends[0], *computed, found[Status.SKIPPED]]
-    assert told == wanted and not found.get(Status.WRONG)
+    assert shown_numbers == wanted and not found.get(Status.WRONG)
     assert sum(ends) == found[Status.PASSED] + found[Status.SKIPPED], "say what failed, too"
     page = (ROOT / "docs/conformance.md").read_text()
     row = [str(sum(ends)), str(ends[0]), *map(str, [*computed, *ends[1:]])]
@@ -290,7 +291,7 @@ def test_the_readme_counts_the_gradients_of_operators() -> None:
 
 
 def numbers_in(section: str, word: str) -> list[int]:
-    """Those of the paragraph of the README with this word."""
+    """The integers in the paragraph of a README section with this word."""
     part = (ROOT / "README.md").read_text().partition(f"## {section}\n")[2].partition("\n## ")[0]
     (paragraph,) = (one for one in part.strip().split("\n\n") if word in one)
     return [int(one.replace(",", "")) for one in re.findall(r"\b\d[\d,]*\b", paragraph)]
@@ -305,7 +306,7 @@ def test_the_readme_has_the_figures_of_the_performance_page() -> None:
         readme = (ROOT / "README.md").read_text()
         rows = rf"\| {kind} \|(.*)\|\n.*\n\| times as fast \|(.*)\|"
         ((names, figures),) = re.findall(rows, readme)
-        told = dict(zip(names.split(" | "), figures.split(" | "), strict=True))
-        assert len(told) > 3
-        for name, figure in told.items():
+        quoted = dict(zip(names.split(" | "), figures.split(" | "), strict=True))
+        assert len(quoted) > 3
+        for name, figure in quoted.items():
             assert known[name.strip()] == figure.strip(), name

@@ -1,4 +1,4 @@
-"""Tests the extension of editors/vscode, as far as one can without the editor."""
+"""Tests the extension of editors/vscode without the editor."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ AROUND = {
     "train": "graph net(x: f32[N, 4]) -> (y: f32[N, 4]) {{\n    y = Softmax(x)\n}}\n{}",
     "loop": "graph net(x: f32[4]) -> (y) {{\n    {}\n    y = h\n}}",
 }
-"""What stands around a snippet."""
+"""The context in which a snippet is valid."""
 
 
 def expanded(body: list[str]) -> str:
-    """What a snippet writes if nobody changes anything."""
+    """The text of a snippet with its default values."""
     text = "\n".join(body)
     known: dict[str, str] = {}
 
@@ -46,11 +46,11 @@ def expanded(body: list[str]) -> str:
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
-def test_a_snippet_is_right_as_it_stands(name: str) -> None:
+def test_snippets_with_defaults_are_valid(name: str) -> None:
     parse(AROUND[name].format(expanded(SNIPPETS[name]["body"])))
 
 
-def test_what_the_manifest_names_is_there() -> None:
+def test_files_of_the_manifest_exist() -> None:
     contributes = MANIFEST["contributes"]
     files = [MANIFEST["main"], contributes["languages"][0]["configuration"]]
     files += [one["path"] for one in contributes["snippets"]]
@@ -61,7 +61,7 @@ def test_what_the_manifest_names_is_there() -> None:
     assert scope == contributes["grammars"][0]["scopeName"]
 
 
-def test_the_extension_uses_what_the_manifest_has() -> None:
+def test_settings_of_the_extension_are_in_the_manifest() -> None:
     code = (FOLDER / "extension.js").read_text()
     settings = {f"popgraph.{one}" for one in re.findall(r'settings\.get\("(\w+)"\)', code)}
     assert settings == set(MANIFEST["contributes"]["configuration"]["properties"])

@@ -1,4 +1,4 @@
-"""Tests that each version of each operator is right in all element types that it admits."""
+"""Tests each version of each operator in all element types that it admits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.type_outcomes import excuse, in_c, is_bad, measured
 SHARES = 60
 """A run takes every sixtieth operator, `make test-all` all of them."""
 AT_LEAST = 8300
-"""How many versions times types pass when all are tried; raise it when more do."""
+"""Number of (version, type) pairs that pass if all are tested; raise it when more do."""
 
 
 def operators() -> list[str]:
@@ -22,7 +22,7 @@ def operators() -> list[str]:
 
 
 def test_types_are_computed_as_schemas_say() -> None:
-    """By the reference backend, and what passes there in C as well."""
+    """Runs types on the reference backend, and passing ones in C, too."""
     taken = set(share("every type", operators(), SHARES))
     found = [
         outcome
@@ -43,7 +43,7 @@ def test_types_are_computed_as_schemas_say() -> None:
 
 
 def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The net can fail: an Abs of int8 that leaves numbers as they are."""
+    """The test can fail: plants an Abs that returns its input."""
     monkeypatch.setattr(
         "popgraph.dialects.graphcore.functions.AbsOp.evaluate", lambda _, x: (x,), raising=True
     )

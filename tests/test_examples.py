@@ -42,22 +42,22 @@ INPUTS: dict[str, Callable[[np.random.Generator], Arrays]] = {
     "transformer": lambda rng: {"tokens": rng.integers(0, 1000, (2, 9))},
     "vae": lambda rng: {"image": rng.random((16, 784)).astype(np.float32)},
 }
-"""What each example is run on."""
+"""The inputs of each example."""
 
 RANDOM = {"vae"}
-"""These compute something else every time."""
+"""Examples with random results."""
 
 
 def inputs(name: str) -> Arrays:
     return INPUTS[name](np.random.default_rng(0))
 
 
-def test_every_example_is_run() -> None:
+def test_every_example_has_inputs() -> None:
     assert set(INPUTS) == set(TEXTS)
 
 
 @pytest.mark.parametrize("name", sorted(set(TEXTS) - RANDOM))
-def test_an_example_computes_what_onnxruntime_does(name: str) -> None:
+def test_an_example_equals_onnxruntime(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the oracle for whole networks")
     found = popgraph.compile(TEXTS[name])(inputs(name))
     for output, expected in by_onnxruntime(runtime, name).items():
@@ -84,7 +84,7 @@ def test_the_power_iteration_finds_an_eigenvalue() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp", "lenet", "digits_cnn", "vae"])
-def test_training_an_example_makes_its_loss_smaller(name: str, tmp_path: Path) -> None:
+def test_training_an_example_reduces_its_loss(name: str, tmp_path: Path) -> None:
     document = load(TEXTS[name])
     assert document.training is not None
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Tests what comes from outside: the example distribution, scripts, errors, caches."""
+"""Tests extensions: the example distribution, scripts, errors, caches."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def expected(scale: float = 2.0) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the example is installed."""
+    """A folder with the example installed."""
     place = tmp_path_factory.mktemp("extend")
     shutil.copytree(EXAMPLE, place / "source")
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
@@ -65,7 +65,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def model() -> onnx.ModelProto:
-    """Two negations that cancel each other, both operators of the example, a product."""
+    """A model of two canceling negations, both operators of the example, and a matmul."""
     nodes = [
         helper.make_node("Neg", ["x"], ["minus_x"]),
         helper.make_node("Neg", ["minus_x"], ["again"]),
@@ -87,7 +87,7 @@ def model() -> onnx.ModelProto:
 def run(
     site: Path, *arguments: str, more: Mapping[str, str] | None = None, input: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Python, with the example installed."""
+    """Runs Python with the example installed."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(site / "site")]),
@@ -130,7 +130,7 @@ def test_the_backend_of_the_example_runs_models(site: Path) -> None:
     assert "no backend 'tory'" in done.stderr and known in done.stderr
 
 
-def test_a_backend_without_tools_says_so() -> None:
+def test_a_backend_without_tools_has_an_error() -> None:
     class Toy(extend.Backend):
         name = "toy"
 
@@ -168,7 +168,7 @@ assert popgraph.Options(machine=machine_named("little_core")).target.machine.reg
 """
 
 
-def test_the_example_works_where_it_is_installed(site: Path) -> None:
+def test_the_installed_example_works(site: Path) -> None:
     text = output(site, "-c", f"X = {X.tolist()}\n{PROGRAM}")
     rows = [np.array(eval(line)) for line in text.splitlines()]
     assert len(rows) == 6
@@ -202,15 +202,15 @@ SLOPES = {
 }
 
 
-def test_gradients_flow_through_operators_from_outside(site: Path) -> None:
-    """The loss is the sum of y."""
+def test_gradients_of_extension_operators(site: Path) -> None:
+    """Gradients of sum(y)."""
     for name, (attributes, slope) in SLOPES.items():
         head = f"X, NAME, ATTRIBUTES = {X.tolist()}, {name!r}, {attributes}\n"
         got = np.array(eval(output(site, "-c", head + TRAINING)))
         assert np.allclose(got.reshape(2, 3), slope, rtol=1e-5)
 
 
-def test_the_command_line_knows_what_is_installed(site: Path) -> None:
+def test_the_command_line_lists_installed_extensions(site: Path) -> None:
     asked = ("-m", "popgraph", "print", "net.onnx", "--dim", "N=2")
     before = output(site, *asked, "--stop-after", "onnx-to-graphcore")
     assert before.count("graphcore.neg") == 2 and "example.softsign_scaled" in before
@@ -222,8 +222,8 @@ def test_the_command_line_knows_what_is_installed(site: Path) -> None:
     assert "drop-double-negation" in listed and "Replace -(-x) by x." in listed
 
 
-def test_schedules_from_outside_are_those_of_the_program(site: Path) -> None:
-    """Of a product whose weights the cost model packs."""
+def test_an_extension_pass_changes_schedules(site: Path) -> None:
+    """A custom pass changes the schedule of a matmul whose weights the cost model packs."""
     text = (
         "graph g(x: f32[64, 256]) -> (y) {\n"
         "    weight w: f32[256, 256] = glorot_uniform\n    y = x @ w\n}\n"
@@ -237,18 +237,18 @@ def test_schedules_from_outside_are_those_of_the_program(site: Path) -> None:
     assert "tile.pack" not in unpacked and "schedule <" in unpacked
 
 
-def test_targets_from_outside_are_named_by_the_environment(site: Path) -> None:
+def test_the_environment_selects_extension_targets(site: Path) -> None:
     show = "import popgraph.backends.c.build.host as h; print(h.host_machine().l2_bytes)"
     assert output(site, "-c", show, more={"POPGRAPH_MACHINE": "little_core"}) == "131072\n"
     wrong = run(site, "-c", show, more={"POPGRAPH_MACHINE": "litle_core"})
     assert "there is no machine 'litle_core'" in wrong.stderr
     more = {"POPGRAPH_TARGET": "little_core"}
-    told = output(site, "-m", "popgraph", "doctor", more=more)
+    printed = output(site, "-m", "popgraph", "doctor", more=more)
     place = "entry point 'little_core' of 'popgraph.targets' in distribution popgraph-example 1.0"
-    assert place in told and re.search(r"vectors +little_core: 16 bytes, 16 registers", told)
+    assert place in printed and re.search(r"vectors +little_core: 16 bytes, 16 registers", printed)
 
 
-def test_operators_are_listed_with_who_brings_them(site: Path, tmp_path: Path) -> None:
+def test_operators_are_listed_with_their_distribution(site: Path, tmp_path: Path) -> None:
     listed = output(site, "-m", "popgraph", "ops", "com.example")
     assert re.findall(r"^(\S+) +1 +(.*?) +yes", listed, re.MULTILINE) == [
         ("com.example.SoftsignScaled", "own lowering, distribution popgraph-example 1.0"),
@@ -262,19 +262,19 @@ def test_operators_are_listed_with_who_brings_them(site: Path, tmp_path: Path) -
         "from popgraph.extend import lowers\n"
         "lowers('Same', domain='com.mine')(lambda node: node[0])\n"
     )
-    told = output(site, "-m", "popgraph", "ops", "Same", "--load", str(script))
-    assert "com.mine.Same" in told and "own lowering, module mine" in told
+    printed = output(site, "-m", "popgraph", "ops", "Same", "--load", str(script))
+    assert "com.mine.Same" in printed and "own lowering, module mine" in printed
 
 
-def test_export_is_for_targets_that_distributions_bring(site: Path) -> None:
-    """The Makefile tells the compiler as the target does, and the check is good."""
+def test_export_for_extension_targets(site: Path) -> None:
+    """The Makefile has the target's compiler flags, and `make check` succeeds."""
     asked = ("-m", "popgraph", "export", "net.onnx", "--dim", "N=2")
     output(site, *asked, "-o", "own_c", "--target", "little_core")
     makefile = (site / "own_c/Makefile").read_text()
     assert "\nARCH = -march=x86-64\n" in makefile and "for little_core" in makefile
     if platform.machine() == "x86_64":
-        told = subprocess.run(["make", "-C", site / "own_c", "check"], capture_output=True)
-        assert told.returncode == 0, told.stderr
+        checked = subprocess.run(["make", "-C", site / "own_c", "check"], capture_output=True)
+        assert checked.returncode == 0, checked.stderr
     code = (site / "own_c/model.c").read_text()
     assert "vector_size(16)" in code and "vector_size(32)" not in code
 
@@ -299,8 +299,8 @@ def test_export_takes_targets_and_passes_of_a_script(site: Path, tmp_path: Path)
     script = tmp_path / "far_core.py"
     script.write_text(FAR)
     asked = ("-m", "popgraph", "export", "net.onnx", "--dim", "N=2", "-o", "far_c", "--target")
-    told = output(site, *asked, "far_core", "--load", str(script), "--pass", "tell")
-    assert told.startswith("told\n")
+    printed = output(site, *asked, "far_core", "--load", str(script), "--pass", "tell")
+    assert printed.startswith("told\n")
     makefile = (site / "far_c/Makefile").read_text()
     assert "CC = far-gcc\n" in makefile and "\nARCH = -mcpu=far -mthumb\n" in makefile
     wrong = run(site, *asked, "near_core", "--load", str(script))
@@ -316,8 +316,8 @@ print(popgraph.compile("net.onnx")(x=X)["y"].tolist())
 """
 
 
-def test_a_changed_extension_is_another_program(site: Path, tmp_path: Path) -> None:
-    """A program is kept as long as the code that made it is the same, and not a moment longer."""
+def test_a_changed_extension_changes_the_cache_key(site: Path, tmp_path: Path) -> None:
+    """Programs are cached as long as the extension's code is unchanged."""
     copy = tmp_path / "copy"
     shutil.copytree(site, copy)
     cache = tmp_path / "cache"
@@ -371,12 +371,12 @@ def test_a_broken_distribution_is_named_and_hides_nothing(site: Path, tmp_path: 
     assert done.returncode == 1 and "several distributions provide 'com.example'" in done.stderr
 
 
-# Registered by a script
+# Registration by a script
 
 
 @dataclass(frozen=True)
 class Spy(extend.Pass):
-    """Does nothing."""
+    """A pass without effect."""
 
     name = "spy"
     number: int = 0
@@ -387,7 +387,7 @@ class Spy(extend.Pass):
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """What a test registers is forgotten behind it."""
+    """Restores the registries after a test."""
     tables: list[dict[Any, Any]] = [
         outside.OUTSIDE,
         RECORDS,
@@ -406,7 +406,7 @@ def names(options: popgraph.Options) -> list[str]:
 
 
 @pytest.mark.usefixtures("registries")
-def test_passes_run_where_they_are_asked_for() -> None:
+def test_passes_run_at_their_requested_position() -> None:
     usual = names(popgraph.Options())
     extend.add_pass(after="cse")(Spy)
     assert names(popgraph.Options()) == usual, "nobody has asked for it"
@@ -446,8 +446,8 @@ def test_the_passes_of_options_are_a_list() -> None:
 
 @pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("rows", [2, "N"])
-def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str) -> None:
-    """At the onnx level, too, where graphs inside nodes and ONNX's functions ask for it."""
+def test_shapes_after_extension_operators_are_known(rows: int | str) -> None:
+    """Shapes are known at the onnx level, too, where inner graphs and functions need them."""
     doubled = extend.lowers("Doubled", domain="com.mine")
     doubled(lambda node: gc.ConcatOp([node[0], node[0]], axis=1))
     nodes = [
@@ -474,7 +474,7 @@ def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str
 
 
 def results(name: str, x: Array, count: int) -> list[Array]:
-    """What a node of the domain `com.mine` gives."""
+    """The results of a node of the domain `com.mine`."""
     names = [f"y{number}" for number in range(count)]
     node = helper.make_node(name, ["x"], names, domain="com.mine")
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
@@ -487,7 +487,7 @@ def results(name: str, x: Array, count: int) -> list[Array]:
 
 
 @pytest.mark.usefixtures("registries")
-def test_operators_are_made_of_others() -> None:
+def test_operators_are_defined_by_others() -> None:
     @extend.lowers("Largest", domain="com.mine")
     def largest(node: extend.Node) -> list[SSAValue]:
         values, places = node.apply(
@@ -521,7 +521,7 @@ def test_operators_are_made_of_others() -> None:
         ({"op_type": "Cube", "domain": "com.unknown"}, "Cube"),
     ],
 )
-def test_other_operators_that_do_not_fit_are_refused(asked: Any, message: str) -> None:
+def test_mismatched_operators_are_refused(asked: Any, message: str) -> None:
     asked = dict(asked)
     name, more = asked.pop("op_type"), [asked.pop("second")] if "second" in asked else []
     other = extend.lowers("Other", domain="com.mine")
@@ -531,10 +531,10 @@ def test_other_operators_that_do_not_fit_are_refused(asked: Any, message: str) -
 
 
 @pytest.mark.usefixtures("registries")
-def test_a_program_of_popart_gets_the_operators_of_its_library(
+def test_popart_custom_op_libraries_are_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`LeakyCube` of `ai.graphcore`, which PopART has not: a file stands for its library."""
+    """A file replaces the program's library with the operator `LeakyCube` of `ai.graphcore`."""
     files = {
         "operators.py": """
             from popgraph.dialects import graphcore as gc
@@ -582,7 +582,7 @@ def test_a_program_of_popart_gets_the_operators_of_its_library(
 
 
 @pytest.mark.usefixtures("registries")
-def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
+def test_invalid_registrations_are_refused() -> None:
     extend.add_pass(after="cse")(Spy)
     with pytest.raises(ExtensionError, match="duplicate pass 'spy'"):
         extend.add_pass(after="cse")(type("Other", (Spy,), {"name": "spy"}))
@@ -593,7 +593,7 @@ def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
     for domain in ("", "ai.onnx", "ai.onnx.ml", "ai.graphcore", "com.microsoft"):
         with pytest.raises(ExtensionError, match="are defined elsewhere"):
             extend.lowers("Gelu", domain=domain)(lambda node: node[0])
-    extend.lowers("Same", domain="ai.acme")(lambda node: node[0])  # of PopART's own examples
+    extend.lowers("Same", domain="ai.acme")(lambda node: node[0])  # From PopART's examples.
     extend.lowers("Same", domain="com.mine")(lambda node: node[0])
     with pytest.raises(ExtensionError, match=r"duplicate lowering of the operator com\.mine\.Same"):
         extend.lowers("Same", domain="com.mine")(lambda node: node[0])
@@ -606,8 +606,8 @@ def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
 
 
 @pytest.mark.usefixtures("registries")
-def test_programs_of_scripts_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can tell whether the code of a module is what it was."""
+def test_programs_of_scripts_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs of scripts are not cached, since changes of their code are not tracked."""
     monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "1")
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
     module, _ = compiler.load(model())

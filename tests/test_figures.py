@@ -1,4 +1,4 @@
-"""Tests how numbers are written: no digits that nobody measured."""
+"""Tests the rounding of printed numbers to significant digits."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def test_sums_of_floats_have_no_noise() -> None:
     assert csv_text([["a", "b"], [1.1 + 2.2, None]]) == "a,b\n3.3,\n"
 
 
-def test_places_on_a_time_line_keep_their_differences() -> None:
+def test_times_keep_their_differences() -> None:
     assert rounded([12345678.9, True, "1.10000001"], MOMENT) == [12345678.9, True, "1.10000001"]

@@ -1,4 +1,4 @@
-"""The contract of gradients: every operator that has one has a case, and every case is right."""
+"""Tests gradients: every differentiable operator has a case, and every case is right."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ ELSEWHERE = {
         "passes/test_spread_replicas.py",
     ),
 }
-"""Operators that no node alone shows, and the tests of their gradients."""
+"""Operators that need more than one node, and the files with tests of their gradients."""
 SHARE = 60
-"""Of so many cases one is tried a day."""
+"""One case in this many is tested a day."""
 IN_C = 15
-"""Of so many of these one is tried in C, too."""
+"""One of these in this many is tested in C, too."""
 
 
 def recorded() -> Mapping[str, Mapping[str, str]]:
-    """By operator and input, what `make operators` has measured."""
+    """The outcomes of `make operators`, by operator and input."""
     operators = json.loads(RECORD.read_text())["operators"]
     return {name: gradient or {} for name, (_, gradient) in operators.items()}
 
@@ -50,8 +50,8 @@ def todays() -> list[Sample]:
     return list(share("gradients of operators", all_samples(), SHARE))
 
 
-def test_gradients_are_slopes() -> None:
-    """By inputs and by weights; what is found is what docs/ops.md tells."""
+def test_gradients_of_operators_are_slopes() -> None:
+    """Tests gradients by inputs and by weights, and compares with the record for docs/ops.md."""
     wrong, known = list[str](), recorded()
     for sample in todays():
         try:
@@ -68,8 +68,8 @@ def test_gradients_are_slopes() -> None:
 
 
 @pytest.mark.parametrize("operator", ["Pad", "BatchNormalization", "STFT"])
-def test_what_was_wrong_once_is_tried_every_day(operator: str) -> None:
-    """A weight that Pad fills with was read once; fed statistics had no gradient."""
+def test_gradients_that_were_wrong_once(operator: str) -> None:
+    """Regressions: Pad ignored a weight as its fill value; fed statistics had no gradient."""
     samples = [one for one in all_samples() if one.operator == operator]
     found = [one.wide.slopes(kind) for one in samples for kind in (CONSTANT, VARIABLE)]
     assert any(Slope.YES in slopes.values() for slopes in found)
@@ -86,15 +86,15 @@ def test_every_operator_has_a_gradient_or_a_reason() -> None:
     ]
     assert all((RECORD.parents[1] / "tests" / path).exists() for path in ELSEWHERE.values())
     assert not mute, "they have neither a case with a slope nor a reason to have no gradient"
-    told = [
+    contradicted = [
         name
         for name, row in operators.items()
         if row.way.is_compiled and name in known and name not in without and reason(row)
     ]
-    assert not told, "they are said to have no gradient, and have one"
+    assert not contradicted, "they are said to have no gradient, and have one"
 
 
-def test_cases_are_of_all_operators_that_are_said_to_have_a_gradient() -> None:
+def test_every_differentiable_operator_has_a_case() -> None:
     tried = {sample.operator for sample in all_samples()}
     have = {name for name, slopes in recorded().items() if Slope.YES in slopes.values()}
     assert have <= tried

@@ -1,4 +1,4 @@
-"""Gradients of operators that PyTorch has with the same meaning are those of PyTorch."""
+"""Tests gradients against those of PyTorch, for operators with the same meaning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAMPLINGS = (("linear", 0, "zeros"), ("cubic", 1, "border"), ("linear", 1, "refl
 
 
 def recurrence(kind: Any, order: list[int]) -> Peer:
-    """ONNX's gates in PyTorch's order; the two biases are side by side."""
+    """PyTorch's recurrent layer, with ONNX's gates reordered and its concatenated biases."""
 
     def run(x: torch.Tensor, w: torch.Tensor, r: torch.Tensor, b: torch.Tensor) -> Tensors:
         def gates(one: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ def recurrent(op: str, gates: int, **more: Any) -> Sample:
 
 
 def likelihood(x: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """PyTorch's own has no gradient of the weights."""
+    """The weighted NLL; PyTorch's own has no gradient of the weights."""
     found = weights[targets]
     return -(found * x.gather(1, targets[:, None])[:, 0]).sum() / found.sum()
 
@@ -214,11 +214,11 @@ IN_C = ("Conv", "MaxPool", "LSTM")
 
 PAIRS = pairs()
 ROUNDED = ("Selu", "Celu", "HardSwish")
-"""Their constants, or they themselves, are in single precision in ONNX."""
+"""Operators whose constants or results are f32 in ONNX."""
 
 
 def of_pytorch(wide: Wide, peer: Peer) -> dict[str, Array]:
-    """The gradients of the mixture that the case is made of."""
+    """PyTorch's gradients of the loss of a case."""
     held = {one.name: numpy_helper.to_array(one) for one in wide.model.graph.initializer}
     given = {
         name: torch.tensor(np.array(array), requires_grad=name in wide.arrays)

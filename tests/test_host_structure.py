@@ -1,4 +1,4 @@
-"""Tests models whose structure depends on data: the host runs their branches and loops."""
+"""Tests models with data-dependent structure: the host runs their branches and loops."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ BACKENDS = pytest.mark.parametrize("backend", ["c", "reference"])
 
 
 def parsed(text: str, opset: int = 18) -> onnx.ModelProto:
-    """A model from ONNX's own text form."""
+    """A model in ONNX's text format."""
     header = f'<ir_version: 8, opset_import: ["": {opset}, "own": 1]>\n'
     return parser.parse_model(header + text)
 
 
 class Judged:
-    """A model, run by PopGraph and by onnxruntime: both must say the same."""
+    """A model that runs in PopGraph and onnxruntime, which must agree."""
 
     def __init__(self, text: str, backend: str, opset: int = 18) -> None:
         model = parsed(text, opset)
@@ -61,7 +61,7 @@ def compare(name: str, found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-# (a) rows of turns whose number data decide
+# (a) data-dependent trip counts
 
 
 WHILE_ROWS = """g (float[3] x, float limit) => (float[3] y, float[N, 3] r, float[N, 2] p, float s) {
@@ -103,7 +103,7 @@ COUNTED_ROWS = """g (float[300] d, bool c, float[3] x) => (float[3] y, float[N, 
 
 
 @BACKENDS
-def test_data_count_turns(backend: str) -> None:
+def test_data_dependent_trip_counts(backend: str) -> None:
     run = Judged(COUNTED_ROWS, backend)
     for turns in (0, 1, 5):
         d = np.full(300, turns, F32)
@@ -159,7 +159,7 @@ SCANS = """g (float[N, 2] x, float[300] d) => (float[2] y, float[N, M] r) {
 
 
 @BACKENDS
-def test_rows_of_a_scan_are_as_long_as_data_say(backend: str) -> None:
+def test_data_dependent_rows_of_a_scan(backend: str) -> None:
     run = Judged(SCANS, backend)
     for rows, n in ((3, 4), (1, 2), (3, 0), (2, 4)):
         found = run(x=np.arange(2 * rows, dtype=F32).reshape(rows, 2), d=np.full(300, n, F32))
@@ -189,7 +189,7 @@ def test_a_scan_of_a_batch(backend: str) -> None:
     np.testing.assert_array_equal(found["r"], [np.zeros((3, 4)), [x[1, 0], *np.zeros((2, 4))]])
 
 
-# (b) branches of different shapes
+# (b) branches with different shapes
 
 
 BRANCHES = """g (float[2, 3] x, float limit) => (float y, float[N] z, float[2, 3] e) {{
@@ -230,7 +230,7 @@ EITHER = SIZES | {
 
 @BACKENDS
 @pytest.mark.parametrize("parts", [SIZES, RANKS, NESTED, EITHER])
-def test_data_choose_a_shape(parts: dict[str, str], backend: str) -> None:
+def test_branches_with_different_shapes(parts: dict[str, str], backend: str) -> None:
     constants = """zero = Constant<value_float = 0.0>()
       axis = Constant<value_ints = [0]>()
       from = Constant<value_ints = [0]>()
@@ -244,7 +244,7 @@ def test_data_choose_a_shape(parts: dict[str, str], backend: str) -> None:
             run(x=sign * x, limit=np.array(limit, F32))
 
 
-# (c) states that change their shapes
+# (c) states with changing shapes
 
 
 GROWTH = """g (float[2] x, float limit) => (float[N] y, float s, int64 n) {
@@ -264,7 +264,7 @@ GROWTH = """g (float[2] x, float limit) => (float[N] y, float s, int64 n) {
 
 
 @BACKENDS
-def test_a_state_grows(backend: str) -> None:
+def test_a_growing_loop_state(backend: str) -> None:
     run = Judged(GROWTH.replace("Mul(s, x0)", "Neg(s)"), backend)
     for limit in (-10, 2, -3):
         run(x=X[:2], limit=np.array(limit, F32))
@@ -286,13 +286,13 @@ COUNTED_GROWTH = """g (int64 n, float[2] x) => (float[N] y, float[M] r) {
 
 
 @BACKENDS
-def test_a_state_grows_for_more_turns_than_are_written_out(backend: str) -> None:
+def test_a_growing_loop_state_over_many_iterations(backend: str) -> None:
     run = Judged(COUNTED_GROWTH, backend)
     for turns in (0, 3, 70):
         assert run(n=np.array(turns), x=X[:2])["r"].shape == (turns,)
 
 
-# (d) structure that data decide
+# (d) data-dependent structure
 
 
 STRUCTURE = """g (float[300] d, float[2, 6] x) => (float[N] y, float s, float[2, 6] e) {{
@@ -330,7 +330,7 @@ STRUCTURE = """g (float[300] d, float[2, 6] x) => (float[N] y, float s, float[2,
         "rest = Sub(six, ns) sh = Concat<axis = 0>(ns, rest) v, w = Split<axis = 1>(x, sh)",
     ],
 )
-def test_data_decide_structure(nodes: str, backend: str) -> None:
+def test_data_dependent_structure(nodes: str, backend: str) -> None:
     six = "six = Constant<value_ints = [6]>()\n  "
     run = Judged(STRUCTURE.format(nodes=six + nodes), backend)
     rng = np.random.default_rng(0)
@@ -341,7 +341,7 @@ def test_data_decide_structure(nodes: str, backend: str) -> None:
         run(d=d, x=x)
 
 
-def test_after_many_values_the_host_computes_a_node() -> None:
+def test_a_node_becomes_a_host_step_after_many_values() -> None:
     text = STRUCTURE.format(nodes="v = Slice(x, first, ns, second)").replace("6]", "60]")
     run = Judged(text, "c")
     with warnings.catch_warnings():
@@ -357,7 +357,7 @@ def test_after_many_values_the_host_computes_a_node() -> None:
     assert kinds == ["Segment", "HostStep", "Segment"]
 
 
-# Where such nodes stand
+# Positions of such nodes
 
 
 FUNCTIONS = """g (float[2, 3] x, float[300] d) => (float[N, 3] y, float[M] z) {
@@ -444,8 +444,8 @@ DECODING = """g (float[300, 4] w, float[4] x, int64 most) => (int64[N] picks, fl
 
 
 @BACKENDS
-def test_what_is_picked_decides_what_is_sliced(backend: str) -> None:
-    """No program for every place: the host takes the row."""
+def test_a_picked_index_slices_rows_on_the_host(backend: str) -> None:
+    """The host slices the row, so there is no program for every position."""
     run = Judged(DECODING.replace("y, picks = Loop", "y, picks = Loop"), backend)
     w = np.random.default_rng(0).standard_normal((300, 4)).astype(F32)
     for seed, most in ((1, 5), (2, 0), (3, 6)):
@@ -454,7 +454,7 @@ def test_what_is_picked_decides_what_is_sliced(backend: str) -> None:
         assert len(found["picks"]) <= most
 
 
-def test_two_loops_that_need_the_host_stand_in_a_branch() -> None:
+def test_two_hosted_loops_in_a_branch() -> None:
     loop = """{out} = Loop (, yes, {of}) <body =
         b (int64 i, bool go, float[K] s) => (bool more, float[L] t) {{
           t = Concat<axis = 0>(s, x)
@@ -479,7 +479,7 @@ def test_two_loops_that_need_the_host_stand_in_a_branch() -> None:
         run(x=X / 10, limit=np.array(limit, F32))
 
 
-def test_a_node_is_computed_by_the_host_within_what_an_open_model_has_compiled() -> None:
+def test_host_steps_of_an_open_model() -> None:
     text = """g (float[N] x) => (float[M] y) {
       top = ReduceMax<keepdims = 1>(x)
       n = Cast<to = 7>(top)
@@ -492,7 +492,7 @@ def test_a_node_is_computed_by_the_host_within_what_an_open_model_has_compiled()
         assert run(x=np.full(size, 3, F32))["y"].shape == (3,)
 
 
-# What is refused
+# Refusals
 
 
 REFUSED = {
@@ -506,7 +506,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_such_a_model_has_no_source_in_c(text: str, tmp_path: Path) -> None:
+def test_hosted_structure_has_no_c_source(text: str, tmp_path: Path) -> None:
     onnx.save(parsed(text), tmp_path / "m.onnx")
     made = CliRunner().invoke(app, ["emit", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "c")])
     assert made.exit_code == 1
@@ -526,7 +526,7 @@ def test_there_is_no_gradient_through_the_host(text: str) -> None:
     assert "nodes that only Python computes have no gradient" in error.value.hint
 
 
-def test_what_never_ends_does_not_begin() -> None:
+def test_an_endless_loop_is_refused() -> None:
     grows = GROWTH.replace("Mul(s, x0)", "Neg(s)").replace("Less(m, limit)", "Identity(go)")
     with pytest.raises(UnsupportedError, match="never ends"):
         popgraph.compile(parsed(grows))
@@ -549,13 +549,13 @@ def test_rows_of_one_shape() -> None:
         run(x=X[:2], limit=np.array(100, F32))
 
 
-def test_what_python_and_programs_cannot_compute_is_said() -> None:
+def test_uncomputable_nodes_have_errors() -> None:
     model = parsed(GROWTH.replace("Mul(s, x0)", "own.Unknown(s)"))
     with pytest.raises(UnsupportedError, match=r"own\.Unknown-1 is not supported"):
         popgraph.compile(model)
 
 
-def test_random_numbers_differ_from_turn_to_turn() -> None:
+def test_random_numbers_differ_between_iterations() -> None:
     text = """g (float[300] d) => (float[N] y) {
       top = ReduceMax<keepdims = 0>(d)
       yes = Constant<value = bool {1}>()
@@ -578,7 +578,7 @@ def test_random_numbers_differ_from_turn_to_turn() -> None:
     assert len(np.unique(np.concatenate(drawn))) > 510
 
 
-def test_threads_share_what_is_split() -> None:
+def test_threads_share_hosted_models() -> None:
     run = popgraph.compile(parsed(DECODING), backend="reference")
     w = np.random.default_rng(0).standard_normal((300, 4)).astype(F32)
     xs = np.random.default_rng(1).standard_normal((8, 4)).astype(F32)

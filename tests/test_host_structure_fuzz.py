@@ -1,4 +1,4 @@
-"""Fuzzes models whose structure depends on data, against onnxruntime."""
+"""Fuzzes models with data-dependent structure against onnxruntime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEEDS = st.integers(0, 1000)
 
 
 def agree(block: list[Any], seeds: list[int], backend: str) -> None:
-    """Both find the same, whatever the data."""
+    """Checks that PopGraph and onnxruntime agree on several inputs."""
     made = model(block)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -42,7 +42,7 @@ WITHOUT_RANK = [
     ("loop", 0, [("filter", 0, 0)], False, False, False),
     ("if", 3, [("negate", 0, 0)], [("drop", 0, 0)]),
 ]
-"""A condition that decides structure comes out of a loop, and has no known rank before it ran."""
+"""Regression: a structural condition from a loop has no known rank before the loop has run."""
 
 
 @settings(max_examples=max(4, settings.default.max_examples // 5))

@@ -24,14 +24,14 @@ ADVICE = "if it is worth it: python benchmarks/instructions.py --write"
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_kernels_do_no_more_than_they_did(name: str) -> None:
-    """All of it together: a good change may store more in order to compute less."""
+def test_kernels_have_no_more_operations(name: str) -> None:
+    """The sum of operations, since a good change may store more in order to compute less."""
     kept, found = KEPT["static"][name]["instructions"], static_count(name)["instructions"]
     assert found <= kept * (1 + TOLERANCE), f"{found} operations, not {kept}; {ADVICE}"
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_processor_does_no_more_than_it_did(name: str) -> None:
+def test_programs_execute_no_more_instructions(name: str) -> None:
     if obstacle():
         pytest.skip(obstacle())
     if compiler() != KEPT["compiler"]:

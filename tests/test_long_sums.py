@@ -30,13 +30,13 @@ torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
 MOST = 1 << 22
-"""Elements that an example may have."""
+"""Maximal number of elements of an example."""
 
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def some(divisor: int) -> settings:
-    """Fewer examples than usual: each is compiled."""
+    """Fewer examples than usual, since each is compiled."""
     return settings(max_examples=max(4 if WHOLE else 2, settings.default.max_examples // divisor))
 
 
@@ -55,21 +55,21 @@ def of_torch(tensor: Any) -> Array:
 
 
 def error(found: Array, exact: Array) -> float:
-    """The largest one, relative to the largest result; of what is no number, infinite."""
+    """max|found - exact| / max|exact|; infinite for NaN."""
     far = np.abs(found.astype(np.float64) - exact)
     scale = np.abs(exact).max(initial=0)
     return float(np.where(np.isfinite(far), far, np.inf).max(initial=0) / (scale or 1))
 
 
 def last_digit(kind: str) -> float:
-    """What rounding a result once may cost, with one digit to spare."""
+    """Error of rounding a result once, with one digit of margin."""
     return {"f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}[kind]
 
 
 def as_good_as_torch(
     sample: Sample, theirs: Callable[..., Any], kind: str, arrays: list[Array]
 ) -> None:
-    """Our error is at most twice that of PyTorch, beside the last digit."""
+    """Checks that our error is at most twice PyTorch's, plus the last digit."""
     built = build(sample)
     (exact, *_) = built.op.evaluate(*(array.astype(np.float64) for array in arrays))
     program = build_program(built.module(), Compilation())
@@ -81,7 +81,7 @@ def as_good_as_torch(
 
 @dataclass(frozen=True)
 class Sum:
-    """A mean (or, of single precision, a sum) over some axes."""
+    """A mean over some axes, or a sum in f32."""
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
@@ -91,7 +91,7 @@ class Sum:
 
 @st.composite
 def sums(draw: st.DrawFn) -> Sum:
-    """Any rank, any axes; those that are summed over are long."""
+    """Sums of any rank over any axes, where summed axes may be long."""
     rank = draw(st.integers(1, 4))
     axes = sorted(draw(st.sets(st.integers(0, rank - 1), min_size=1)))
     long = st.sampled_from([3, 28, 100, 999, 4096, 50_000, 200_000, 1_000_000])
@@ -110,7 +110,7 @@ def sums(draw: st.DrawFn) -> Sum:
 @example(Sum((2, 1_000_000), (1,), "f16", mean=True))
 @example(Sum((50, 16, 28, 28), (0, 2, 3)))
 @example(Sum((1_000_003,), (0,)))
-def test_sums(case: Sum) -> None:
+def test_accuracy_of_sums(case: Sum) -> None:
     check_sum(case)
 
 
@@ -122,8 +122,8 @@ def check_sum(case: Sum) -> None:
     as_good_as_torch(sample, lambda x: theirs(x, case.axes), case.kind, [x])
 
 
-def test_one_long_chain_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sums of chunks that are added one after another, the property above says so."""
+def test_sequential_sums_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The property above fails if sums are not chunked."""
     monkeypatch.setattr(chunks, "chunked_reduction", lambda *_, **__: None)
     with pytest.raises(AssertionError, match="PyTorch by"):
         check_sum(Sum((200_000, 16), (0,)))
@@ -131,7 +131,7 @@ def test_one_long_chain_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of matrices with long sums."""
+    """A matmul with a long inner dimension."""
 
     rows: int
     terms: int
@@ -154,9 +154,9 @@ def products(draw: st.DrawFn) -> Product:
 @example(Product(1, 65_537, 64))
 @example(Product(64, 50_000, 64))
 @example(Product(8, 40_000, 100, "bf16"))
-def test_products(case: Product) -> None:
+def test_accuracy_of_matmul(case: Product) -> None:
     dtype = dtypes.BY_NAME[case.kind].numpy
-    mean = 1.0 if case.kind != "f16" else 0.0  # No sum of so many ones is a half.
+    mean = 1.0 if case.kind != "f16" else 0.0  # A sum of that many ones overflows f16.
     shapes = (case.rows, case.terms), (case.terms, case.columns)
     arrays = [numbers(*shape, mean=mean, seed=at).astype(dtype) for at, shape in enumerate(shapes)]
     as_good_as_torch(Sample(gc.MatMulOp, arrays), torch.matmul, case.kind, arrays)
@@ -165,8 +165,8 @@ def test_products(case: Product) -> None:
 @pytest.mark.parametrize(
     ("batch", "before", "behind", "side"), [(50, 16, 16, 28), (32, 128, 64, 28), (8, 3, 20, 64)]
 )
-def test_gradients_of_kernels(batch: int, before: int, behind: int, side: int) -> None:
-    """Sums over all pixels of all images, by Winograd's tiles or not."""
+def test_accuracy_of_conv_weight_gradients(batch: int, before: int, behind: int, side: int) -> None:
+    """Weight gradients of Conv: sums over all pixels and images, with and without Winograd."""
     arrays = [numbers(batch, before, side, side), numbers(batch, behind, side, side, seed=1)]
     shape = (behind, before, 3, 3)
     window = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1), "groups": 1}
@@ -191,7 +191,7 @@ def root_mean_square(x: Any, scale: Any) -> Any:
 
 @dataclass(frozen=True)
 class Normalization:
-    """An ONNX operator with numbers for every channel or row, and PyTorch's function for it."""
+    """An ONNX normalization with operands per channel or row, and PyTorch's function."""
 
     op: str
     theirs: Callable[..., Any]
@@ -230,7 +230,7 @@ NORMALIZATIONS = [
 
 
 def model(x: Array, slope: Mapping[str, Array], arrays: Mapping[str, Array]) -> onnx.ModelProto:
-    """Every normalization of its own input; the loss is what they contribute along their slopes."""
+    """A model of all normalizations; the loss is the sum of inner products with their slopes."""
     nodes, inputs, terms = [], [], []
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     for each in NORMALIZATIONS:
@@ -252,7 +252,7 @@ def model(x: Array, slope: Mapping[str, Array], arrays: Mapping[str, Array]) -> 
 
 
 def numbers_of(each: Normalization, x: Array) -> dict[str, Array]:
-    """What a normalization has beside its input."""
+    """The other operands of a normalization."""
     size = x.shape[-1] if each.along_rows else x.shape[1]
     made = {
         "s": numbers(size, seed=5) / 4 + 1,
@@ -279,8 +279,8 @@ means = st.sampled_from([0.0, 1.0, -30.0, 100.0, 3000.0, 10_000.0])
 @example((50, 16, 28, 28), 1.0)
 @example((9, 18, 33, 40), -30.0)
 @example((9, 2, 4, 5), 1.0)
-def test_normalizations(shape: tuple[int, int, int, int], mean: float) -> None:
-    """Results and gradients, wherever the mean is: twice PyTorch's error, or the input's digits."""
+def test_accuracy_of_normalizations(shape: tuple[int, int, int, int], mean: float) -> None:
+    """Errors are at most twice PyTorch's, or the input's precision, for any mean of the input."""
     x = numbers(*shape, mean=mean)
     arrays = {
         f"{each.op}.{letter}": array
@@ -314,7 +314,7 @@ def test_normalizations(shape: tuple[int, int, int, int], mean: float) -> None:
 
 
 def by_torch(each: Normalization, arrays: list[Array], slope: Array, kind: Any) -> list[Array]:
-    """The result, and the gradients of the input and the numbers."""
+    """The result, and the gradients of all operands, by PyTorch."""
     tensors = [torch.tensor(array, dtype=kind, requires_grad=True) for array in arrays]
     result = each.theirs(*tensors)
     result.backward(torch.tensor(slope, dtype=kind))

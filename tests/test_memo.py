@@ -1,4 +1,4 @@
-"""Tests of functions that remember objects by their identity."""
+"""Tests functions memoized by the identity of their argument."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import VectorType, f32
 from popgraph.support import memo
 
 
-def test_an_object_is_asked_about_once() -> None:
-    """An equal object is another one: to find that they are equal is what takes time."""
+def test_a_function_runs_once_per_object() -> None:
+    """Equal objects are separate keys, since comparing them takes the time to save."""
     asked: list[VectorType] = []
 
     def lanes(type_: VectorType) -> int:
@@ -23,8 +23,8 @@ def test_an_object_is_asked_about_once() -> None:
     assert [id(each) for each in asked] == [id(one), id(equal)]
 
 
-def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that is gone leaves its place in memory to others, but not its answer."""
-    monkeypatch.setattr(memo, "MOST", 4)
+def test_the_memo_is_bounded_and_correct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A freed object's address may be reused, but not its answer."""
+    monkeypatch.setattr(memo, "MAX_ENTRIES", 4)
     remembering = memo.by_identity(lambda given: given[0])
     assert [remembering([number]) for number in range(100)] == list(range(100))

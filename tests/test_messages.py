@@ -1,4 +1,4 @@
-"""Tests what a first-time user of the Python API is told: models, sessions, files."""
+"""Tests messages of the Python API for models, sessions and files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- models: texts and files -------------------------------------------------------------------
 
 
-def test_an_unfinished_text_is_no_file() -> None:
-    """Every beginning of a text, as soon as it is more than one word."""
+def test_an_unfinished_text_is_not_taken_for_a_file() -> None:
+    """Every prefix of a text with more than one word."""
     for end in range(len("graph n"), len(NET)):
         with pytest.raises((ParseError, ErrorGroup)) as caught:
             popgraph.compile(NET[:end])
@@ -35,7 +35,7 @@ def test_an_unfinished_text_is_no_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["opset 21", "def f(", "# nothing", "y = Relu(x)", "}", " "])
-def test_a_line_of_a_text_is_no_file(text: str) -> None:
+def test_a_line_of_a_text_is_not_taken_for_a_file(text: str) -> None:
     with pytest.raises(ParseError):
         popgraph.compile(text)
 
@@ -43,7 +43,7 @@ def test_a_line_of_a_text_is_no_file(text: str) -> None:
 @pytest.mark.parametrize(
     "name", ["net", "my net", "graph.onnx", "graph one.onnx", "run=3/net.onnx", "net (1).pgraph"]
 )
-def test_a_name_is_a_file(name: str) -> None:
+def test_names_are_taken_for_files(name: str) -> None:
     assert path_of(name) == Path(name)
 
 
@@ -72,7 +72,7 @@ def test_the_closest_file_is_named(name: str, said: str, door: str) -> None:
     assert caught.value.what.endswith(said)
 
 
-def test_an_array_that_is_no_file() -> None:
+def test_a_missing_array_file() -> None:
     np.save("x.npy", np.ones((2, 4), np.float32))
     with pytest.raises(PopgraphError, match=r"there is no such file; did you mean 'x\.npy'"):
         popgraph.train("net.pgraph", {"x": "xx.npy"}, "mse", "SGD(0.1)")
@@ -85,7 +85,9 @@ def test_an_array_that_is_no_file() -> None:
     "named", [{}, {"providers": ["CPUExecutionProvider"]}, {"sess_options": None}]
 )
 @pytest.mark.parametrize("model", ["net.onnx", b"bytes", Path("net.onnx")])
-def test_a_session_without_a_flow_leads_to_compile(model: Any, named: dict[str, Any]) -> None:
+def test_a_session_without_a_data_flow_recommends_compile(
+    model: Any, named: dict[str, Any]
+) -> None:
     with pytest.raises(TypeError) as caught:
         popgraph.InferenceSession(model, **named)
     assert str(caught.value).endswith(
@@ -101,7 +103,7 @@ def test_a_session_without_a_flow_leads_to_compile(model: Any, named: dict[str, 
 OPEN = {"x": np.ones((8, 4), np.float32), "t": np.ones((8, 3), np.float32)}
 
 
-def test_python_names_its_arguments() -> None:
+def test_a_missing_optimizer_has_a_hint_in_python() -> None:
     with pytest.raises(PopgraphError) as caught:
         popgraph.train("net.pgraph", OPEN, "mse")
     assert caught.value.hint.startswith("optimizer='Adam(0.001)', or 'SGD(0.1, momentum=0.9)'")
@@ -135,7 +137,7 @@ def test_weights_that_are_not_finite_at_first_are_named() -> None:
     assert caught.value.hint == "initialize it with finite values"
 
 
-def test_only_a_step_that_diverges_is_told_of_the_learning_rate() -> None:
+def test_only_divergence_hints_at_the_learning_rate() -> None:
     with pytest.raises(PopgraphError) as caught:
         popgraph.train("net.pgraph", OPEN, "mse", "SGD(1e30)", epochs=20)
     assert "reduce the learning rate, since the data are finite" in caught.value.hint
@@ -187,19 +189,19 @@ def test_arguments_of_another_type_are_named(case: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "input 'x' holds NoneType, the model wants float32"),
-        ("abc", "input 'x' holds <U3, the model wants float32"),
-        ({"a": 1}, "input 'x' holds dict, the model wants float32"),
+        (None, "input 'x' holds NoneType, the model requires float32"),
+        ("abc", "input 'x' holds <U3, the model requires float32"),
+        ({"a": 1}, "input 'x' holds dict, the model requires float32"),
         ([[1], [2, 3]], "input 'x' has rows of different shapes"),
     ],
 )
-def test_inputs_that_are_no_arrays(given: Any, message: str) -> None:
+def test_inputs_that_are_not_arrays(given: Any, message: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         popgraph.compile("net.pgraph")(x=given)
     assert caught.value.what == message
 
 
-def test_options_are_an_object() -> None:
+def test_options_must_be_an_options_object() -> None:
     with pytest.raises(PopgraphError, match=r"options is a popgraph\.Options, not dict"):
         popgraph.compile("net.pgraph", options={"winograd": False})  # type: ignore[arg-type]
     with pytest.raises(PopgraphError, match="no input 5"):

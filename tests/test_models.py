@@ -18,7 +18,7 @@ from models import FOLDER, NAMES, light, logits, with_random_weights
 
 
 def image(model: ModelProto) -> tuple[str, Array]:
-    """The one input that no initializer fills, as onnx's own runner makes it."""
+    """The name and data of the input without initializer, as onnx's runner builds it."""
     filled = {each.name for each in model.graph.initializer}
     (given,) = (each for each in model.graph.input if each.name not in filled)
     shape = tuple(dim.dim_value or 1 for dim in given.type.tensor_type.shape.dim)
@@ -27,7 +27,7 @@ def image(model: ModelProto) -> tuple[str, Array]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_shipped_model_gives_the_output_beside_it(name: str) -> None:
+def test_shipped_models_give_their_expected_outputs(name: str) -> None:
     model = light(name)
     expected = TensorProto()
     expected.ParseFromString((FOLDER / f"light_{name}_output_0.pb").read_bytes())
@@ -37,7 +37,7 @@ def test_shipped_model_gives_the_output_beside_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_with_random_weights_it_equals_onnxruntime(name: str) -> None:
+def test_shipped_models_with_random_weights_equal_onnxruntime(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the oracle for whole networks")
     model = logits(with_random_weights(light(name)))
     given, _ = image(model)
@@ -49,7 +49,7 @@ def test_with_random_weights_it_equals_onnxruntime(name: str) -> None:
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
-def test_a_path_and_bytes_and_a_proto_are_one_model(tmp_path: Path) -> None:
+def test_a_path_bytes_and_a_proto_are_the_same_model(tmp_path: Path) -> None:
     model = light("squeezenet")
     onnx.save(model, tmp_path / "model.onnx")
     given, array = image(model)

@@ -23,7 +23,7 @@ from popgraph.support.names import closest
         ("frobnicate", ["x", "y"], ""),
     ],
 )
-def test_case_is_no_difference(name: str, known: list[str], meant: str) -> None:
+def test_closest_ignores_case(name: str, known: list[str], meant: str) -> None:
     assert closest(name, known) == meant
 
 
@@ -40,6 +40,6 @@ def test_names_are_compared_in_one_place() -> None:
         ("(x: f32[2]) -> y { y = Softmax(x, AXIS=0) }", "did you mean `axis`?"),
     ],
 )
-def test_a_text_with_another_case_is_told_the_right_name(graph: str, meant: str) -> None:
+def test_texts_with_wrong_case_get_the_right_name(graph: str, meant: str) -> None:
     with pytest.raises(PopgraphError, match=re.escape(meant)):
         parse(f"graph g{graph}")

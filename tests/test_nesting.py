@@ -1,4 +1,4 @@
-"""IR text that is nested too deeply is refused with a sentence."""
+"""Tests that deeply nested IR text is refused with an error."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def affine(text: str) -> str:
 
 @pytest.mark.parametrize("count", [DEEPEST + 1, 30_000])
 @pytest.mark.parametrize("kind", TEXTS)
-def test_too_deep(kind: str, count: int) -> None:
+def test_deeply_nested_ir_is_refused(kind: str, count: int) -> None:
     with pytest.raises(ParseError, match=rf"nested more than {DEEPEST} levels deep"):
         parse_ir(TEXTS[kind](count), Compilation())
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TEXTS if kind != "numbers"])
-def test_just_not_too_deep(kind: str) -> None:
-    """What is read can be compiled, and printed."""
+def test_the_deepest_accepted_ir_compiles(kind: str) -> None:
+    """The deepest accepted text can be compiled and printed."""
     text = next(
         text for n in range(DEEPEST, 0, -1) if deepest(text := TEXTS[kind](n))[0] <= DEEPEST
     )
@@ -56,7 +56,7 @@ def test_just_not_too_deep(kind: str) -> None:
     assert str(module)
 
 
-def test_what_counts() -> None:
+def test_depth_of_brackets() -> None:
     assert deepest("") == (0, 1)
     assert deepest("(a,\n[b])") == (2, 2)
     assert deepest('"((((" // ((((\n(a) -> (b >= 1)') == (1, 2)

@@ -25,15 +25,15 @@ from tests.passes.test_onnx_to_graphcore import (
 from tests.sampling import WHOLE
 
 TOGETHER = 40
-"""How many cases are one model: large enough to share a compilation, small enough to read."""
+"""Cases per model: enough to share a compilation, few enough to read."""
 SHARES = 16
 """A run takes every sixteenth case of each operator, `make test-all` all of them."""
 RUNS = 2
-"""The second run finds the memory of the first one."""
+"""Runs of each model; the second one uses the memory of the first."""
 
 
 class Part(NamedTuple):
-    """A case that is to be a part of a model."""
+    """A case that becomes part of a model."""
 
     case: Any
     outputs: Sequence[Any]
@@ -46,12 +46,12 @@ class Part(NamedTuple):
 
     @property
     def operators(self) -> tuple[tuple[str, int], ...]:
-        """The versions of operators that it is written in."""
+        """The opset versions of the case."""
         return tuple(sorted((found.domain, found.version) for found in self.model.opset_import))
 
 
 def parts(cases: Sequence[Any], refused: Counter[str]) -> Iterator[Part]:
-    """Those that the compiler admits; the others are counted by what it says of them."""
+    """The cases that the compiler accepts; counts the errors of the others."""
     for case in cases:
         for inputs, outputs in case.data_sets:
             try:
@@ -63,14 +63,14 @@ def parts(cases: Sequence[Any], refused: Counter[str]) -> Iterator[Part]:
 
 
 def batches(found: Sequence[Part]) -> Iterator[Sequence[Part]]:
-    """What can be one model: parts that are written in the same versions of operators."""
+    """Groups of parts with the same opset versions, which can be one model."""
     for operators in dict.fromkeys(part.operators for part in found):
         alike = [part for part in found if part.operators == operators]
         yield from (alike[at : at + TOGETHER] for at in range(0, len(alike), TOGETHER))
 
 
 def together(batch: Sequence[Part]) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """One model of all of them, their names begin with that of the case, and its inputs."""
+    """One model of all parts, with names prefixed by case, and its inputs."""
     graph, functions = onnx.GraphProto(name="cases"), []
     for part in batch:
         named = compose.add_prefix(part.model, part.prefix)
@@ -85,7 +85,7 @@ def together(batch: Sequence[Part]) -> tuple[onnx.ModelProto, dict[str, Array]]:
 
 
 def differences(batch: Sequence[Part], run: Runner, given: dict[str, Array]) -> Iterator[str]:
-    """What is wrong in one run, by case."""
+    """The differences of one run, by case."""
     found = run(given)
     for part in batch:
         start = len(part.prefix)
@@ -116,8 +116,8 @@ def test_node_cases_of_onnx_in_c() -> None:
     assert len(found) >= (AT_LEAST if WHOLE else len(all_operators()) // 2)
 
 
-def test_memory_that_is_not_cleared_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cases can fail, and in both runs: sums over a window whose ends nobody writes."""
+def test_unzeroed_memory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cases can fail in both runs: plants a window whose padding is not zeroed."""
     monkeypatch.setattr(
         "popgraph.passes.structured.to_loops.emit.zero_padding.clear_box", lambda *_: None
     )

@@ -1,4 +1,4 @@
-"""Tests the notebooks of docs/notebooks, and the magic that they use."""
+"""Tests the notebooks of docs/notebooks, and their cell magic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RAMP = "graph ramp(x: f32[N]) -> (y) {\n    y = Relu(x)\n}"
 
 
 def given(book: Any) -> list[list[tuple[str, list[str]]]]:
-    """What each cell gives: the kinds of its outputs, and the forms that each has."""
+    """The kinds of each cell's outputs, with their MIME types."""
     return [
         [(one.output_type, sorted(one.get("data", {}))) for one in cell.outputs]
         for cell in book.cells
@@ -31,8 +31,8 @@ def source(book: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("path", notebooks.paths(), ids=lambda path: path.stem)
-def test_a_notebook_runs_and_gives_what_it_shows(path: Path, tmp_path: Path) -> None:
-    """`make notebooks` runs them again."""
+def test_a_notebook_reproduces_its_outputs(path: Path, tmp_path: Path) -> None:
+    """`make notebooks` updates the stored outputs."""
     kept, run = notebooks.read(path), notebooks.run(path, tmp_path)
     assert source(run) == source(kept)
     assert given(run) == given(kept)
@@ -48,7 +48,7 @@ def shell() -> Any:
     return SimpleNamespace(user_ns={}, magics=magics, register_magic_function=register)
 
 
-def test_the_magic_is_there_by_its_name() -> None:
+def test_the_cell_magic_defines_a_model() -> None:
     made = shell()
     popgraph.load_ipython_extension(made)
     assert popgraph.load_ipython_extension is load_ipython_extension
@@ -58,16 +58,16 @@ def test_the_magic_is_there_by_its_name() -> None:
     np.testing.assert_array_equal(run(x=np.float32([-1, 2]))["y"], [0, 2])
 
 
-def test_a_model_may_have_another_name() -> None:
+def test_the_cell_magic_takes_a_name() -> None:
     made = shell()
     define(made, " mine ", RAMP)
     assert list(made.user_ns) == ["mine"]
 
 
-def test_a_mistake_in_a_cell_is_shown_at_its_place_only() -> None:
+def test_an_error_in_a_cell_has_no_traceback() -> None:
     made = shell()
     with pytest.raises(ParseError) as caught:
         define(made, "", RAMP.replace("Relu", "Rulu"))
-    (told,) = caught.value._render_traceback_()  # type: ignore[attr-defined]
-    assert "<cell>:2:9" in told and "Traceback" not in told
+    (shown,) = caught.value._render_traceback_()  # type: ignore[attr-defined]
+    assert "<cell>:2:9" in shown and "Traceback" not in shown
     assert not made.user_ns

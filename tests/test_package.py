@@ -1,4 +1,4 @@
-"""Tests that the built wheel holds every module, and the source distribution all that is needed."""
+"""Tests the contents of the wheel and of the source distribution."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def test_source_distribution_holds_all_that_tests_and_docs_need(dist: Path) -> N
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
 
 
-def test_metadata_says_what_people_look_for(wheel: Path) -> None:
-    """The version has one home; each Python that runs here is named."""
+def test_metadata_of_the_wheel(wheel: Path) -> None:
+    """The version is defined once, and the metadata name this Python."""
     with zipfile.ZipFile(wheel) as archive:
         (file,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        told = Parser().parsestr(archive.read(file).decode())
-    assert told["Version"] == popgraph.__version__
-    assert told["License-Expression"] == "MIT" and told["Requires-Python"] == ">=3.11"
-    named = told.get_all("Classifier", [])
+        metadata = Parser().parsestr(archive.read(file).decode())
+    assert metadata["Version"] == popgraph.__version__
+    assert metadata["License-Expression"] == "MIT" and metadata["Requires-Python"] == ">=3.11"
+    named = metadata.get_all("Classifier", [])
     assert f"Programming Language :: Python :: 3.{sys.version_info.minor}" in named
-    assert "# PopGraph" in told.get_payload()
+    assert "# PopGraph" in metadata.get_payload()
 
 
 def test_wheel_holds_every_module_and_no_stray_name(wheel: Path) -> None:
@@ -74,7 +74,7 @@ def test_wheel_holds_every_module_and_no_stray_name(wheel: Path) -> None:
 
 
 def test_wheel_runs_from_its_own_folder(wheel: Path, tmp_path: Path) -> None:
-    """The wheel's files alone (dependencies from here) answer a computation."""
+    """The wheel's files alone (with this environment's dependencies) run a model."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     script = (
@@ -95,7 +95,7 @@ def test_wheel_runs_from_its_own_folder(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_stock_xdsl_opt_runs_its_own_passes_and_ours() -> None:
-    """Two passes of one name in the installed packages would end every xDSL tool at its start."""
+    """Two passes of one name in installed packages would break every xDSL tool at its start."""
     module = "builtin.module { func.func @f() { func.return } }"
     passes = "canonicalize,cse,dce,popgraph-canonicalize,popgraph-cse,popgraph-dce,expand"
     arguments = ["", "-p", passes, "-f", "mlir"]

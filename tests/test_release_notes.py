@@ -1,4 +1,4 @@
-"""Tests the fragments of changes/, and that towncrier makes release notes of them."""
+"""Tests the fragments of changes/ and the release notes that towncrier builds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_fragment_is_well_formed() -> None:
         ("slug.added.md", "long " * 100 + "."),
     ],
 )
-def test_problems_of_a_fragment_are_found(tmp_path: Path, name: str, text: str) -> None:
+def test_malformed_fragments_are_found(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     assert problems(path)

@@ -1,4 +1,4 @@
-"""Generated code neither leaves its memory nor relies on what C leaves undefined."""
+"""Tests that generated code has no out-of-bounds access and no undefined behaviour."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRAPPING = "(i64)((u64){a} + (u64){b})"
 
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_sample_of_all_operations(kind: str) -> None:
-    """`make sanitize` takes all of them, and whole programs."""
+    """`make sanitize` runs all operations, and whole programs."""
     report = run_tests([*SAMPLED, SAMPLES[kind]])
     assert not report.findings
     assert report.good, report.output
@@ -50,7 +50,7 @@ def test_a_sample_of_all_operations(kind: str) -> None:
     ],
     ids=["nothing", "overflow", "beyond"],
 )
-def test_what_is_planted_is_found(turns: int, row: str, found: str) -> None:
+def test_planted_errors_are_found(turns: int, row: str, found: str) -> None:
     report = run(["-c", PLANTED.format(turns=turns, row=row)])
     assert bool(report.findings) == bool(found), report.output
     assert all(found in finding for finding in report.findings)

@@ -1,8 +1,8 @@
 """
-Tests results whose size depends on data: computed in C up to a bound, and cut to their shape.
+Tests results of data-dependent size: C computes them up to a bound, and cuts them to size.
 
-Expected values are written out in NumPy: NonZero, Compress, Unique, NonMaxSuppression, the
-post-processing of a detector, and the loop over segments that PyTorch makes of EmbeddingBag.
+NonZero, Compress, Unique, NonMaxSuppression, the post-processing of a detector, and PyTorch's
+export of EmbeddingBag are compared with NumPy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def model(
 
 
 def compiled(proto: onnx.ModelProto, **options: Any) -> Any:
-    """A model that nothing but C computes."""
+    """A compiled model, which must have no host steps."""
     run = popgraph.compile(proto, **options)
 
     def checked(**inputs: Array) -> dict[str, Array]:
@@ -58,7 +58,7 @@ def compiled(proto: onnx.ModelProto, **options: Any) -> Any:
 
 
 def drawn(draw: np.random.Generator, kind: int, shape: tuple[int, ...]) -> Array:
-    """A few different elements; NaN among floats."""
+    """An array of few distinct elements, with NaN for floats."""
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     array: Array = draw.integers(0, 2 if kind == TensorProto.BOOL else 3, shape).astype(dtype)
     if dtype.kind == "f":
@@ -72,7 +72,7 @@ def same(found: Array, expected: Array) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_positions_of_what_is_not_zero(seed: int) -> None:
+def test_nonzero(seed: int) -> None:
     draw = np.random.default_rng(seed)
     shape = tuple(draw.integers(1, 7, seed % 3 + 1).tolist())
     kind = TYPES[seed % len(TYPES)]
@@ -89,7 +89,7 @@ def test_positions_of_what_is_not_zero(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_slices_that_a_condition_keeps(seed: int) -> None:
+def test_compress(seed: int) -> None:
     draw = np.random.default_rng(seed)
     shape = tuple(draw.integers(1, 7, seed % 3 + 1).tolist())
     kind = TYPES[seed % len(TYPES)]
@@ -107,8 +107,8 @@ def test_slices_that_a_condition_keeps(seed: int) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("varying", [0, 1, 2])
-def test_slices_of_a_tensor_of_any_size(axis: int, varying: int) -> None:
-    """One axis differs from call to call, perhaps that of the condition."""
+def test_compress_of_any_size(axis: int, varying: int) -> None:
+    """One axis varies between calls, possibly that of the condition."""
     draw = np.random.default_rng(axis + 3 * varying)
     dims: list[int | str] = [3, 4, 5]
     dims[varying] = "n"
@@ -123,7 +123,7 @@ def test_slices_of_a_tensor_of_any_size(axis: int, varying: int) -> None:
             same(run(x=x, keep=keep)["y"], np.compress(keep, x, axis))
 
 
-def test_a_condition_that_is_too_long_is_refused() -> None:
+def test_compress_refuses_a_long_condition() -> None:
     node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=0)
     inputs = {"x": (TensorProto.FLOAT, [2]), "keep": (TensorProto.BOOL, [3])}
     run = popgraph.compile(model([node], inputs, {"y": TensorProto.FLOAT}))
@@ -146,13 +146,13 @@ def unique(x: Array, axis: int | None, *, ordered: bool) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_different_elements_and_slices(seed: int) -> None:
+def test_unique(seed: int) -> None:
     draw = np.random.default_rng(seed)
     axis = (None, None, 0, 1)[seed % 4]
     kind = TYPES[seed % len(TYPES) if axis is None else (seed + 1) % 3]
     x = drawn(draw, kind, tuple(draw.integers(1, 6, 2).tolist()))
     if axis is not None:
-        x = np.nan_to_num(x)  # NumPy takes rows with NaN for different ones.
+        x = np.nan_to_num(x)  # NumPy treats rows with NaN as distinct.
     options = {"sorted": seed // 4 % 2, **({} if axis is None else {"axis": axis})}
     names = ["y", "first", "inverse", "counts"]
     node = helper.make_node("Unique", ["x"], names, **options)
@@ -163,8 +163,8 @@ def test_different_elements_and_slices(seed: int) -> None:
         same(found[name], expected[name].astype(found[name].dtype))
 
 
-def test_many_elements_are_sorted_by_their_bytes() -> None:
-    """More than one byte differs, and some are the same for all."""
+def test_unique_sorts_many_elements_by_bytes() -> None:
+    """Keys differ in several bytes, and are equal in others."""
     node = helper.make_node("Unique", ["x"], ["y", "", "", "counts"])
     for kind, low, high in (
         (TensorProto.INT64, -(2**40), 2**40),
@@ -181,8 +181,8 @@ def test_many_elements_are_sorted_by_their_bytes() -> None:
         same(found["counts"], expected["counts"])
 
 
-def test_a_segment_after_positions_may_have_to_be_split() -> None:
-    """The first segment runs once, so its noise is the noise that the second one gathers."""
+def test_a_segment_after_nonzero_may_be_split() -> None:
+    """The first segment runs once, so the second one gathers the same noise."""
     nodes = [
         helper.make_node("RandomUniformLike", ["x"], ["noise"], seed=1.0),
         helper.make_node("NonZero", ["x"], ["places"]),
@@ -203,7 +203,7 @@ def test_a_segment_after_positions_may_have_to_be_split() -> None:
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.INT64])
-def test_inputs_of_a_model_with_positions_are_checked_and_converted(kind: int) -> None:
+def test_inputs_of_a_model_with_nonzero_are_checked_and_converted(kind: int) -> None:
     node = helper.make_node("NonZero", ["x"], ["y"])
     run = popgraph.compile(model([node], {"x": (kind, [3])}, {"y": TensorProto.INT64}))
     expected = np.array([[0, 2]])
@@ -216,18 +216,18 @@ def test_inputs_of_a_model_with_positions_are_checked_and_converted(kind: int) -
 
 
 def in_order(row: Array, largest: bool) -> Array:
-    """Positions of elements, equals as they are; NaN is the largest, -0 is 0."""
+    """Stable argsort of a row; NaN is the largest, -0 equals 0."""
     _, ranks = np.unique(row, return_inverse=True)
     return np.argsort(-ranks if largest else ranks, kind="stable")
 
 
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("count", [1, 40, 300])
-def test_a_few_of_many_elements(count: int, largest: int) -> None:
-    """By a heap, and by groups whose largest keys say what need not be tried; with many equals."""
+def test_topk_of_many_elements(count: int, largest: int) -> None:
+    """TopK by a heap, and by groups that are skipped by their largest key; with many ties."""
     for kind in TYPES:
         if kind in (TensorProto.BOOL, TensorProto.INT8):
-            continue  # Of so few different elements, most are equal.
+            continue  # These types have too few distinct elements.
         draw = np.random.default_rng(count + kind)
         dtype = helper.tensor_dtype_to_np_dtype(kind)
         x = draw.integers(0, 100, (3, 2000)).astype(dtype)
@@ -247,7 +247,7 @@ def test_a_few_of_many_elements(count: int, largest: int) -> None:
 
 
 def overlap(one: Array, other: Array) -> float:
-    """Intersection by union of boxes as (y0, x0, y1, x1); 0 where one of them is none."""
+    """Intersection over union of boxes (y0, x0, y1, x1); 0 for an invalid box."""
     with np.errstate(all="ignore"):
         sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
         areas = [np.prod(box[2:] - box[:2]) for box in (one, other)]
@@ -259,7 +259,7 @@ def overlap(one: Array, other: Array) -> float:
 def suppressed(
     boxes: Array, scores: Array, most: int, threshold: float, least: float | None, centered: bool
 ) -> Array:
-    """The rows of NonMaxSuppression; equal scores in order of position, NaN last."""
+    """NumPy's NonMaxSuppression; ties in order of position, NaN last."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if centered:
         first, second = first - second / 2, first + second / 2
@@ -298,8 +298,8 @@ def suppression(shape: tuple[int, ...], centered: bool, held: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_boxes_that_no_better_one_suppresses(seed: int) -> None:
-    """On a grid, so that overlaps are exact; with ties, NaN, and more boxes than a vector has."""
+def test_non_max_suppression(seed: int) -> None:
+    """Boxes on a grid, so that overlaps are exact, with ties, NaN, and more boxes than lanes."""
     draw = np.random.default_rng(seed)
     shape = (1 + seed % 2, 1 + seed % 3, int(draw.integers(1, 90)))
     centered = bool(seed // 2 % 2)
@@ -308,7 +308,7 @@ def test_boxes_that_no_better_one_suppresses(seed: int) -> None:
     boxes = np.concatenate([low, size if centered else low + size], -1).astype(np.float32)
     if not centered:
         boxes[::, ::3] = boxes[::, ::3][..., [2, 3, 0, 1]]
-    if seed % 4 == 3:  # Such boxes suppress none, and are not suppressed.
+    if seed % 4 == 3:  # Such boxes neither suppress nor are suppressed.
         boxes[draw.random(boxes.shape) < 0.05] = (np.nan, np.inf, -np.inf)[seed // 4 % 3]
     scores = (draw.integers(-3, 9, shape) / 8).astype(np.float32)
     scores[draw.random(shape) < 0.1] = np.nan
@@ -320,7 +320,7 @@ def test_boxes_that_no_better_one_suppresses(seed: int) -> None:
     same(run(boxes=boxes, scores=scores)["y"], expected)
 
 
-def test_limits_and_sizes_may_come_with_the_call() -> None:
+def test_non_max_suppression_with_fed_limits_and_sizes() -> None:
     names = ["boxes", "scores", "most", "over", "least"]
     kind = TensorProto.FLOAT
     inputs: dict[str, tuple[int, Any]] = {
@@ -342,7 +342,7 @@ def test_limits_and_sizes_may_come_with_the_call() -> None:
         same(found["y"], suppressed(boxes, scores, most, 0.3, 0.125, False))
 
 
-def test_boxes_by_the_reference_are_those_of_c() -> None:
+def test_non_max_suppression_on_the_reference_equals_c() -> None:
     draw = np.random.default_rng(5)
     low = draw.integers(0, 9, (1, 20, 2))
     boxes = np.concatenate([low, low + draw.integers(1, 5, low.shape)], -1).astype(np.float32)
@@ -357,9 +357,9 @@ def test_boxes_by_the_reference_are_those_of_c() -> None:
 
 def detector(candidates: int, labels: int) -> onnx.ModelProto:
     """
-    A YOLO-like head: centers and sizes, and a score for each label.
+    A YOLO-like head: centers, sizes and a score per label.
 
-    The boxes that are left, their scores and labels, by what NonMaxSuppression selects.
+    Returns the selected boxes, their scores and labels.
     """
     nodes = [
         helper.make_node("Split", ["raw", "parts"], ["boxes", "logits"], axis=2),
@@ -390,7 +390,7 @@ def detector(candidates: int, labels: int) -> onnx.ModelProto:
     return model(nodes, inputs, outputs, held)
 
 
-def test_the_head_of_a_detector_runs_in_c_for_any_number_of_boxes() -> None:
+def test_a_detector_head_runs_in_c_for_any_number_of_boxes() -> None:
     run = compiled(detector(200, 4))
     numbers = set()
     with warnings.catch_warnings():
@@ -469,8 +469,8 @@ def bags(reduce: str, *, weighted: bool) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("reduce", ["ReduceSum", "ReduceMean", "ReduceMax"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_loops_over_bags_become_one_reduction(reduce: str, weighted: bool) -> None:
-    """Bags may overlap, count from the end, and reach beyond it; only sums have empty ones."""
+def test_embedding_bag_loops_become_one_reduction(reduce: str, weighted: bool) -> None:
+    """Bags may overlap, have negative offsets, and exceed the end; only sums allow empty bags."""
     proto = bags(reduce, weighted=weighted)
     run = compiled(proto, threads=1 + weighted)
     table = numpy_helper.to_array(proto.graph.initializer[0])

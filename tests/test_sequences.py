@@ -1,4 +1,4 @@
-"""Tests sequences and optionals of tensors, which are compiled: programs know their elements."""
+"""Tests sequences and optionals of tensors, which compile to their elements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parsed(text: str, opset: int = 18) -> onnx.ModelProto:
     return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> {text}')
 
 
-# What goes in and comes out
+# Inputs and outputs
 
 LISTS = """g (seq(float[N, 3]) s, optional(float[3]) o, float[3] x) => (seq(float[N, 3]) t, y, z) {
     has = OptionalHasElement(o)
@@ -41,8 +41,8 @@ LISTS = """g (seq(float[N, 3]) s, optional(float[3]) o, float[3] x) => (seq(floa
 
 
 @BACKENDS
-def test_lists_go_in_and_come_out(backend: str) -> None:
-    """The number of tensors and their shapes, and what an optional holds, decide the program."""
+def test_lists_are_inputs_and_outputs(backend: str) -> None:
+    """Lengths, shapes of elements and contents of optionals are part of the signature."""
     model = parsed(LISTS)
     model.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.int64), "zero"))
     run = popgraph.compile(model, backend=backend)
@@ -63,7 +63,7 @@ def test_lists_go_in_and_come_out(backend: str) -> None:
 
 
 @BACKENDS
-def test_after_many_lengths_python_holds_the_sequence(backend: str) -> None:
+def test_the_host_holds_a_sequence_of_many_lengths(backend: str) -> None:
     run = popgraph.compile(
         parsed("g (seq(float[2]) s) => (seq(float[2]) t, int64 n) { "
                "t = SequenceErase(s) n = SequenceLength(s) }"),
@@ -97,8 +97,8 @@ def with_numbers(model: onnx.ModelProto, **numbers: Any) -> onnx.ModelProto:
 
 
 @BACKENDS
-def test_sequences_before_and_after_a_size_that_data_decide(backend: str) -> None:
-    """Each is known where its program is made."""
+def test_sequences_before_and_after_a_data_dependent_size(backend: str) -> None:
+    """Sequences of each segment are known when it is compiled."""
     run = popgraph.compile(with_numbers(parsed(STEPS), zero=0, one=[1], three=3), backend=backend)
     x = np.arange(12, dtype=np.float32).reshape(6, 2)
     for shift in (0, 1, 3):
@@ -119,8 +119,8 @@ CROSSING = """g (float[3] x, float[3] c) => (seq(float[K]) t, int64 n) {
 
 
 @BACKENDS
-def test_no_sequence_goes_from_step_to_step(backend: str) -> None:
-    """Python holds one that begins before a size is known and goes on after it."""
+def test_the_host_holds_sequences_across_segments(backend: str) -> None:
+    """The host holds a sequence that spans segments."""
     text = CROSSING.replace("    flags = Cast<to = 9>(c)\n", "").replace(
         "    s =", "    flags = Cast<to = 9>(c)\n    s ="
     )
@@ -150,8 +150,8 @@ OPS = {
 @BACKENDS
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("other", [2, 3])
-def test_positions_are_known_when_a_model_runs(op: str, other: int, backend: str) -> None:
-    """Of tensors of one shape, data decide; of others, a program is made for each position."""
+def test_run_time_positions_of_sequences(op: str, other: int, backend: str) -> None:
+    """Elements of one shape are selected at run time; different shapes need a program each."""
     run = popgraph.compile(parsed(AT.format(shape=2, other=other, op=OPS[op])), backend=backend)
     x, w = np.array([1, 2], np.float32), np.arange(3, 3 + other, dtype=np.float32)
     assert run.structural == (() if other == 2 else ("i",))
@@ -172,7 +172,7 @@ def test_positions_are_known_when_a_model_runs(op: str, other: int, backend: str
             run(x=x, i=np.array(i), w=w)
 
 
-def test_the_nearest_position_can_be_taken() -> None:
+def test_sequence_positions_can_be_clamped() -> None:
     model = parsed(AT.format(shape=2, other=2, op=OPS["at"]))
     x, w = np.ones(2, np.float32), np.zeros(2, np.float32)
     run = popgraph.compile(model, backend="reference", indices="nearest")
@@ -225,7 +225,7 @@ def looping(
     second: str = "",
     count: int = 100,
 ) -> onnx.ModelProto:
-    """A Loop as PyTorch exports one that appends to lists."""
+    """A Loop that appends to lists, as PyTorch exports it."""
     text = LOOP.format(
         outputs=outputs,
         first=first,
@@ -240,7 +240,7 @@ def looping(
 
 
 def as_in_onnx(model: onnx.ModelProto, backend: str = "c", **more: Any) -> popgraph.Runner:
-    """The compiled model, which gives what onnx.reference does."""
+    """The compiled model, after comparing its results with onnx.reference."""
     x, w = np.random.default_rng(2).normal(size=(2, 2, 3)).astype(np.float32)
     run = popgraph.compile(model, backend=backend)
     for i in (5, -3):
@@ -262,8 +262,8 @@ def test_a_loop_appends_to_a_sequence(after: str, first: str, backend: str) -> N
     assert not run.computed_by.in_python and not run.structural
 
 
-def test_elements_that_a_loop_appends_are_rows_of_one_tensor() -> None:
-    """No iteration and no element adds an operation, unless an element is read."""
+def test_elements_appended_in_a_loop_are_rows_of_one_tensor() -> None:
+    """The number of operations does not grow with iterations, unless elements are read."""
     for after in AFTER.values():
         few, many = (
             sum(1 for _ in lowered(looping(after, FIRST[1], count=count))[0].walk())
@@ -318,11 +318,11 @@ def test_an_iteration_appends_several_elements(name: str, backend: str) -> None:
     assert not run.computed_by.in_python and not run.structural
 
 
-def test_a_sequence_of_a_loop_is_given() -> None:
+def test_a_sequence_of_a_loop_is_an_output() -> None:
     assert not as_in_onnx(looping("", FIRST[1], outputs="t")).computed_by.in_python
 
 
-def test_the_number_of_appended_elements_comes_with_a_call() -> None:
+def test_the_number_of_appended_elements_is_fed() -> None:
     text = "y = ConcatFromSequence<axis = 0>(t) z = SequenceLength(t)"
     model = looping(text, FIRST[1], outputs="y, z")
     kept = [one for one in model.graph.initializer if one.name != "count"]
@@ -349,8 +349,8 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("name", UNLIKE)
-def test_a_loop_uses_a_sequence_otherwise(name: str) -> None:
-    """Few iterations are unrolled; Python computes many."""
+def test_loops_with_other_uses_of_sequences(name: str) -> None:
+    """Few iterations are unrolled; the host runs many."""
     few, many = (
         looping("", FIRST[1], body=UNLIKE[name], outputs="t", count=count) for count in (6, 65)
     )
@@ -406,8 +406,8 @@ GRADIENTS = {
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_gradients_pass_sequences(name: str) -> None:
-    """Each is the slope that central differences find."""
+def test_gradients_of_sequences(name: str) -> None:
+    """Compares gradients with central differences."""
     model = with_numbers(parsed(GRADIENTS[name]), two=2, one=[1], many=70, true=True)
     shapes = {info.name: [one.dim_value for one in info.type.tensor_type.shape.dim]
               for info in model.graph.input}  # fmt: skip
@@ -418,7 +418,7 @@ def test_gradients_pass_sequences(name: str) -> None:
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
 def test_a_tensor_may_have_the_name_of_an_element(backend: str) -> None:
-    """Python holds the sequences then: `s[0]` would be two values of one program."""
+    """The host holds the sequences, since two values would have the name `s[0]`."""
     text = """<ir_version: 9, opset_import: ["": 20]>
         g (seq(float[2]) s, float[2] t) => (seq(float[2]) r, float[A] y) {
             r = SequenceInsert(s, t)
@@ -437,18 +437,18 @@ def test_a_tensor_may_have_the_name_of_an_element(backend: str) -> None:
     assert found["r[0]"].tolist() == [1, 2, 3, 4]
 
 
-# Programs of sequences
+# Random programs of sequences
 
 
 @dataclass
 class Writer:
-    """The text of a model of nodes on sequences, and what goes in."""
+    """The text of a model of sequence operators, and its inputs."""
 
     lengths: list[int] = field(default_factory=list)
-    """The rows of each tensor that the sequence has."""
+    """The number of rows of each element of the sequence."""
     lines: list[str] = field(default_factory=list)
     numbers: dict[str, Any] = field(default_factory=dict)
-    """The positions that are constants."""
+    """The constant positions."""
     inputs: dict[str, Any] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
     sequence: str = ""
@@ -459,14 +459,14 @@ class Writer:
         return name
 
     def position(self, at: int, most: int, is_known: bool) -> tuple[str, int]:
-        """One from the start or from the end; so many are legal from the start."""
+        """A position from the start or the end; `size + most` of them are legal."""
         name, size = f"p{len(self.lines)}", len(self.lengths)
         found = at % (size + most) - size
         (self.numbers if is_known else self.inputs)[name] = np.array(found)
         return name, found
 
     def tensor(self, rows: int) -> str:
-        """Another one each time."""
+        """A different tensor on each call."""
         name, factor = f"x{rows}", f"c{len(self.lines)}"
         self.numbers[factor] = np.array(1 + len(self.lines), np.float32)
         self.inputs.setdefault(name, np.arange(rows * 3, dtype=np.float32).reshape(rows, 3) + rows)
@@ -480,14 +480,14 @@ class Writer:
         )
 
     def step(self, kind: str, at: int, is_known: bool, rows: int) -> None:
-        """One more node, if the sequence as it is admits it."""
+        """Adds a node, if the current sequence admits it."""
         s, size = self.sequence, len(self.lengths)
         match kind:
             case "append":
                 self.lengths.append(rows)
                 self.sequence = self.add(f"SequenceInsert({s}, {self.tensor(rows)})")
             case "insert" if size:
-                # onnx.reference puts what goes to the end in front: only an absent position does.
+                # onnx.reference inserts at the front for the end, unless the position is absent.
                 place, found = self.position(at, size, is_known)
                 self.lengths.insert(found, rows)
                 self.sequence = self.add(f"SequenceInsert({s}, {self.tensor(rows)}, {place})")
@@ -515,7 +515,7 @@ class Writer:
                 self.lengths = [min(rows, total - start) for start in range(0, total, rows)]
 
     def model(self) -> onnx.ModelProto:
-        """With the sequence as the last output."""
+        """The model, whose last output is the sequence."""
         kinds = {np.dtype("f4"): "float", np.dtype("i8"): "int64"}
         given = [
             f"{kinds[value.dtype]}[{', '.join(map(str, value.shape))}] {name}".replace("[]", "")
@@ -536,7 +536,7 @@ ALIKE = [(kind, at, False, 2) for at, kind in enumerate(("insert", "at", "erase"
 
 
 def agree(first: list[int], steps: Steps, backend: str) -> None:
-    """What a program gives is what onnx.reference does."""
+    """Compares the results of a random program with onnx.reference."""
     writer = Writer()
     writer.begin(first)
     for step in steps:
@@ -568,8 +568,8 @@ def test_fuzz_programs_of_sequences_in_c(first: list[int], steps: Steps) -> None
     agree(first, steps, "c")
 
 
-def test_the_fuzz_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A position that data bring, of which a negative one is taken for one from the start."""
+def test_fuzz_of_sequences_finds_a_planted_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plants a bug: negative run-time positions count from the start."""
     right = sequences.run_time_position
 
     def wrong(*arguments: Any, **more: Any) -> Any:

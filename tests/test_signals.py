@@ -8,9 +8,9 @@ import sys
 
 CODE = """
 import os, signal
-from popgraph.support.signals import ending_at_once
+from popgraph.support.signals import terminating_on_sigint
 signal.signal(signal.SIGINT, {before})  # in the background, it may be ignored
-with ending_at_once():
+with terminating_on_sigint():
     {inside}
 try:
     os.kill(os.getpid(), signal.SIGINT)
@@ -26,11 +26,11 @@ def run(inside: str, before: str = "signal.default_int_handler") -> tuple[int, s
     return done.returncode, done.stdout
 
 
-def test_it_ends_inside_and_is_heard_behind() -> None:
+def test_sigint_ends_a_callback_and_raises_after_it() -> None:
     assert run(KILL) == (-signal.SIGINT, "")
     assert run("pass") == (0, "heard\n")
 
 
-def test_handlers_of_others_stay() -> None:
+def test_custom_signal_handlers_are_kept() -> None:
     mine = "lambda *_: print('mine')"
     assert run(KILL, mine) == (0, "mine\nmine\n")

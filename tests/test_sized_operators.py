@@ -1,4 +1,4 @@
-"""Tests that docs/sizes.md says through which operators sizes flow."""
+"""Tests that docs/sizes.md matches the operators whose sizes may vary."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from tests.sized_operators import HEAD, MODELS, row, unprobed
 
 PAGE = (DOCS / "sizes.md").read_text()
 SHARE = 8
-"""One in so many operators is tried a day."""
+"""One operator in this many is tested a day."""
 
 
 def lines() -> dict[str, list[str]]:
-    """The cells of each operator."""
+    """The cells of the page's table, by operator."""
     table = [line.split("|")[1:-1] for line in PAGE.splitlines() if line.startswith("| ")]
     return {name.strip(): [cell.strip() for cell in cells] for name, *cells in table[2:]}
 
 
-def test_the_page_knows_every_operator() -> None:
+def test_the_sizes_page_lists_every_operator() -> None:
     assert PAGE.startswith(HEAD)
     assert sorted(lines()) == sorted(MODELS)
     assert f"Not tried: {', '.join(unprobed())}." in PAGE
     assert "Error" not in PAGE, "a model is none"
 
 
-def test_the_page_says_what_programs_do() -> None:
-    """`make pages` writes it anew."""
+def test_the_sizes_page_matches_programs() -> None:
+    """`make pages` updates the page."""
     known = lines()
     for operator in share("operators that sizes flow through", sorted(MODELS), SHARE):
         name, *found = row(operator)

@@ -1,4 +1,4 @@
-"""Models with unknown dimensions: one program for the sizes that differ from call to call."""
+"""Tests models with unknown dimensions: one program for sizes that vary between calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REVERSED = "opset 21\ngraph reversed(x: f32[N, 8]) -> y {\n y = x[::-1]\n}\n"
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Counts the programs that are made, from the cache or not."""
+    """Counts requested programs, cached or not."""
     made: list[int] = []
     executable = requests.BuildRequest.executable
 
@@ -73,7 +73,7 @@ def bounds(run: Runner) -> list[dict[str, int]]:
     return [dict(one.bounds) for one in run.programs]
 
 
-def test_a_second_size_makes_a_program_for_many(built: list[int]) -> None:
+def test_a_second_size_compiles_a_program_for_many(built: list[int]) -> None:
     run = popgraph.compile(MLP)
     for size in (4, 4, 9, 10, 17, 18, 5, 3):
         assert_right(run, MLP, x=rows(size))
@@ -85,14 +85,14 @@ def test_a_second_size_makes_a_program_for_many(built: list[int]) -> None:
     assert len(run.programs) == 3
 
 
-def test_far_smaller_sizes_have_a_program_of_their_own() -> None:
+def test_much_smaller_sizes_have_their_own_program() -> None:
     run = popgraph.compile(MLP, bounds={})
     for size in (64, 63, 9, 4, 2, 1):
         assert_right(run, MLP, x=rows(size))
     assert bounds(run) == [{}, {"N": 64}, {"N": 8}, {}]
 
 
-def test_bounds_say_how_far_the_first_program_goes() -> None:
+def test_bounds_set_the_range_of_the_first_program() -> None:
     run = popgraph.compile(MLP, bounds={"N": 50})
     for size in (1, 50, 7):
         assert_right(run, MLP, x=rows(size))
@@ -101,7 +101,7 @@ def test_bounds_say_how_far_the_first_program_goes() -> None:
     assert bounds(run) == [{"N": 50}, {"N": 128}]
 
 
-def test_dimensions_that_stay_are_no_sizes() -> None:
+def test_constant_dimensions_are_not_sizes() -> None:
     run = popgraph.compile(PAIR)
     for size in (3, 4, 5):
         assert_right(run, PAIR, a=rows(size), b=rows(20))
@@ -111,7 +111,7 @@ def test_dimensions_that_stay_are_no_sizes() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_large_arrays_are_used_where_they_are(threads: int) -> None:
+def test_large_arrays_are_not_copied(threads: int) -> None:
     text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Relu(x) + 1.0\n}\n"
     run = popgraph.compile(text, threads=threads, bounds={"N": 64})
     kept = [run(x=rows(size, 4096))["y"] for size in (64, 9, 33)]
@@ -122,7 +122,7 @@ def test_large_arrays_are_used_where_they_are(threads: int) -> None:
 
 
 def calls_of(run: Callable[[], object]) -> int:
-    """How many functions a run calls."""
+    """The number of function calls of a run."""
     found: list[str] = []
     sys.setprofile(lambda frame, event, argument: found.append(event))
     try:
@@ -132,7 +132,7 @@ def calls_of(run: Callable[[], object]) -> int:
     return sum(event in ("call", "c_call") for event in found)
 
 
-def test_sizes_that_were_seen_before_cost_little_python() -> None:
+def test_known_sizes_cost_few_function_calls() -> None:
     static, run = popgraph.compile(MLP.replace("N", "5")), popgraph.compile(MLP, bounds={"N": 8})
     five, six = rows(5), rows(6)
     for array in (five, six, five, six, five):
@@ -155,8 +155,8 @@ def test_calls_that_fail_leave_the_next_ones_alone() -> None:
     np.testing.assert_allclose(kept, np.maximum(rows(64, 4096), 0) + 1)
 
 
-def test_outputs_of_a_call_stay_when_others_have_other_sizes() -> None:
-    """Small ones are copied, large ones are in memory of their own."""
+def test_outputs_survive_calls_of_other_sizes() -> None:
+    """Small outputs are copied, large ones have separate memory."""
     text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Relu(x) + 1.0\n}\n"
     run = popgraph.compile(text, bounds={"N": 64})
     sizes = (64, 3, 64, 7, 8, 9, 7, 64, 32, 3)
@@ -167,7 +167,7 @@ def test_outputs_of_a_call_stay_when_others_have_other_sizes() -> None:
         assert found.base is None or found.base.nbytes <= 5 * found.nbytes
 
 
-def test_inputs_are_not_held_when_others_have_other_sizes() -> None:
+def test_inputs_are_released_after_calls() -> None:
     text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Relu(x) + 1.0\n}\n"
     run = popgraph.compile(text, bounds={"N": 64})
     array = rows(64, 4096)
@@ -187,14 +187,14 @@ def test_outputs_without_sizes_are_arrays_of_their_shape() -> None:
         assert found["z"] == 6 and found["y"].shape == (size, 8)
 
 
-def test_other_operators_have_a_program_for_each_size() -> None:
+def test_unsupported_operators_have_a_program_per_size() -> None:
     run = popgraph.compile(REVERSED)
     for size in (3, 4, 5):
         assert_right(run, REVERSED, x=rows(size))
     assert bounds(run) == [{}, {}, {}]
 
 
-def test_sizes_that_a_model_refuses_leave_the_others_alone() -> None:
+def test_refused_sizes_do_not_affect_others() -> None:
     text = "opset 21\ngraph fours(x: f32[N, 6]) -> y {\n y = Reshape(x, [4, -1]) * 2.0\n}\n"
     run = popgraph.compile(text)
     for size in (4, 8, 12):
@@ -222,11 +222,11 @@ BY_SIZE = {
     "a number": "    y = x * Cast(Shape(x)[0], to=1)\n",
     "positions": "    y = x + Unsqueeze(Cast(Range(0, Shape(x)[0], 1), to=1), [1])\n",
 }
-"""Models in which a size is more than how often something is done."""
+"""Models in which a size matters beyond trip counts."""
 
 
 @pytest.mark.parametrize("what", BY_SIZE)
-def test_a_size_that_decides_decides_for_each_size(what: str) -> None:
+def test_sizes_in_conditions_and_values(what: str) -> None:
     text = f"opset 21\ngraph by_size(x: f32[N, 8]) -> y {{\n{BY_SIZE[what]}}}\n"
     run = popgraph.compile(text, bounds={"N": 64})
     for size in (64, 41, 40, 30, 11, 3, 2, 1):
@@ -280,7 +280,7 @@ graph merged(x: f32[6, N, 8]) -> y {
 
 
 def test_sizes_are_followed_into_merged_rows() -> None:
-    """Attention of PyTorch merges steps and batch, in this order, before its last product."""
+    """PyTorch's attention merges steps and batch, in this order, before its last matmul."""
     run = popgraph.compile(MERGED, bounds={"N": 16})
     for size in (16, 1, 5):
         assert_right(run, MERGED, x=rows(size, 48).reshape(size, 6, 8).transpose(1, 0, 2))
@@ -302,7 +302,7 @@ graph steps(x: f32[T, N, 8], lengths: i32[N]) -> (scores, cell) {
 """
 
 
-def test_recurrent_layers_run_for_every_number_of_steps() -> None:
+def test_recurrent_layers_run_for_any_number_of_steps() -> None:
     run = popgraph.compile(STEPS, bounds={"N": 8, "T": 20})
     for steps, size in ((20, 8), (2, 3), (13, 5), (3, 2), (19, 7)):
         x = rows(steps, size * 8).reshape(steps, size, 8)
@@ -324,7 +324,7 @@ graph joined(x: f32[N, L, 8]) -> (outs, h) {
 """
 
 
-def test_a_loop_over_the_product_of_two_sizes_has_a_program_for_each() -> None:
+def test_a_loop_over_the_product_of_two_sizes_has_a_program_per_size() -> None:
     run = popgraph.compile(JOINED, bounds={"N": 4, "L": 6})
     for size, length in ((4, 6), (3, 5)):
         assert_right(run, JOINED, x=rows(size, length * 8).reshape(size, length, 8))
@@ -339,14 +339,14 @@ def test_recurrent_layers_run_for_every_batch() -> None:
     assert bounds(run) == [{"N": 16}]
 
 
-def test_products_of_all_rows_of_a_loop_run_for_every_batch() -> None:
+def test_hoisted_matmuls_of_loops_run_for_every_batch() -> None:
     run = popgraph.compile(SCANNED, bounds={"N": 16})
     for size in (16, 1, 5):
         assert_right(run, SCANNED, x=rows(size, 48).reshape(size, 6, 8).transpose(1, 0, 2))
     assert bounds(run) == [{"N": 16}]
 
 
-def test_no_rows_are_a_size_of_their_own() -> None:
+def test_empty_batches() -> None:
     run = popgraph.compile(MLP, bounds={"N": 8})
     assert run(x=rows(0))["y"].shape == (0, 12)
     assert_right(run, MLP, x=rows(8))
@@ -370,7 +370,7 @@ print([dict(one.bounds) for one in run.programs])
 TURNED = (
     "opset 21\ngraph turned(a: f32[N, 8], b: f32[M, 8]) -> (c, d) {\n c = a[::-1]\n d = -b\n}\n"
 )
-"""The rows of `a` decide structure, those of `b` are a size."""
+"""A model where the rows of `a` decide structure, and those of `b` are a size."""
 
 
 def in_another_process(file: Path, calls: list[dict[str, tuple[int, int]]]) -> str:
@@ -384,8 +384,8 @@ def in_another_process(file: Path, calls: list[dict[str, tuple[int, int]]]) -> s
     return done.stdout.strip()
 
 
-def test_programs_are_found_by_another_process(tmp_path: Path, program_cache: Path) -> None:
-    """In whatever order it has the sizes: it needs no compiler for them."""
+def test_another_process_finds_programs_for_sizes(tmp_path: Path, program_cache: Path) -> None:
+    """Another process needs no compiler for known sizes, in any order."""
     file = tmp_path / "mlp.pgraph"
     file.write_text(MLP)
     run = popgraph.compile(file)
@@ -395,7 +395,7 @@ def test_programs_are_found_by_another_process(tmp_path: Path, program_cache: Pa
     assert in_another_process(file, calls) == "[{}, {'N': 32}]"
 
 
-def test_programs_for_some_of_the_sizes_are_found(tmp_path: Path, program_cache: Path) -> None:
+def test_cached_programs_for_some_sizes_are_found(tmp_path: Path, program_cache: Path) -> None:
     file = tmp_path / "turned.pgraph"
     file.write_text(TURNED)
     run = popgraph.compile(file, bounds={"N": 32, "M": 32})
@@ -427,8 +427,8 @@ def test_a_model_without_unknown_dimensions_has_no_bounds() -> None:
         popgraph.compile(MLP.replace("N", "3"), bounds={"N": 3})
 
 
-def test_print_proves_means_at_a_power_of_two(tmp_path: Path) -> None:
-    """Divisions by powers of two become products, but not where the number may be a size."""
+def test_print_of_means_over_a_size(tmp_path: Path) -> None:
+    """A division becomes a multiplication for a known power of two, but not for a size."""
     file = tmp_path / "means.pgraph"
     file.write_text("opset 21\ngraph means(x: f32[N, 8]) -> y {\n y = Mean(x, ReduceMean(x))\n}\n")
     shown = CliRunner().invoke(app, ["print", str(file), "--at", "structured", "--dim", "N=..8"])
@@ -445,7 +445,7 @@ def test_print_shows_where_loops_end(tmp_path: Path) -> None:
     assert "running = #tile.running<loop 0 to 1 of size 0>" in shown.output
 
 
-def test_a_runner_tells_its_programs() -> None:
+def test_a_runner_lists_its_programs() -> None:
     run = popgraph.compile(MLP, bounds={"N": 32})
     run(x=rows(5))
     (made,) = run.programs
@@ -455,8 +455,8 @@ def test_a_runner_tells_its_programs() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what memory is in use")
-def test_memory_behind_the_sizes_of_a_call_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs and outputs of 4096 rows have 64 MiB each."""
+def test_memory_beyond_the_size_of_a_call_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and outputs at the bound of 4096 rows have 64 MiB each."""
 
     def megabytes() -> float:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE / 1e6
@@ -490,7 +490,7 @@ def test_print_lists_the_ranges_of_cached_programs(
     ]
 
 
-def test_programs_from_two_rows_on_say_so() -> None:
+def test_programs_for_two_rows_or_more_show_their_range() -> None:
     text = BY_SIZE["a choice for one row"]
     run = popgraph.compile(
         f"opset 21\ngraph by_size(x: f32[N, 8]) -> y {{\n{text}}}\n", bounds={"N": 16}

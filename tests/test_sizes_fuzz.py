@@ -1,4 +1,4 @@
-"""Fuzzes programs whose loops end at a size of the call, and checks that planted bugs are found."""
+"""Fuzzes programs whose loops end at a size of the call, and finds planted bugs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.executable import run
 from popgraph.backends.registry import backend_named
-from popgraph.compiler.generalize import GRAPHCORE, STRUCTURED, agree, probes_of, prove
+from popgraph.compiler.generalize import (
+    GRAPHCORE,
+    STRUCTURED,
+    check_agreement,
+    probes_of,
+    prove_generality,
+)
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.passes.base import Compilation, Pass
@@ -28,7 +34,7 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsizedError
 from popgraph.support.shapes import prod
-from popgraph.support.sizes import fronts
+from popgraph.support.sizes import leading_slices
 from popgraph.testing import assert_close, products
 from tests.checking import check_ir
 from tests.passes.mutants import Mutant
@@ -46,19 +52,21 @@ from tests.passes.sized_networks import (
 from tests.passes.test_fuzz import SMALL
 
 TOLERANCE = 1e-8
-"""For float64, relative to the largest value: what reordered sums may cost, and no mistake."""
+"""Relative error in f64 that reordered sums may have, and no bug."""
 SIZES = (1, 2, 7, BOUND - 1, BOUND)
 RUNS = {
     "bind-sizes": (2, BOUND),
     "structured-to-loops": (7,),
     "split-kernels": (1, BOUND - 1),
 }
-"""The passes after which a module is run by the reference, and for which sizes."""
+"""The passes after which the reference runs a module, with the sizes."""
 UNREAD, UNWRITTEN = np.nan, 1e3
-"""Garbage after the end of inputs: it shows in what reads it, or in what writes after the end."""
+"""Garbage after the end of inputs: it reveals reads, or writes after the end of outputs."""
 LEAST_SHARE = 0.65
-"""The least share of networks with one program for all sizes: of 300 grown ones 233 had one, and
-222 of 300 of all kinds."""
+"""The minimal fraction of networks with one program for all sizes.
+
+Of 300 networks of `grown`, 233 had one, and 222 of 300 of all kinds.
+"""
 
 
 def options(threads: int = THREADS) -> Options:
@@ -67,14 +75,14 @@ def options(threads: int = THREADS) -> Options:
 
 
 def agreed(network: SizedNetwork) -> None:
-    """`UnsizedError` unless the graphs of small sizes are that of the bound."""
+    """Raises `UnsizedError` unless the graphs of small sizes equal that of the bound."""
     whole, *smaller = (graphcore(network, size) for size in (BOUND, 2, 1))
     for number, found in zip((2, 1), smaller, strict=True):
-        agree(whole[0], whole[1], *found, number)
+        check_agreement(whole[0], whole[1], *found, number)
 
 
 def graphcore(network: SizedNetwork, size: int) -> tuple[ModuleOp, WeightStore]:
-    """The graph of a size."""
+    """The graphcore module of a size."""
     compilation = Compilation()
     try:
         module = network.module(size, compilation.weights)
@@ -89,7 +97,7 @@ def graphcore(network: SizedNetwork, size: int) -> tuple[ModuleOp, WeightStore]:
 
 
 def bound(network: SizedNetwork, threads: int) -> Iterator[tuple[str, ModuleOp, Compilation]]:
-    """The module of all sizes after each pass from `bind-sizes` on."""
+    """The module for all sizes after each pass from `bind-sizes` on."""
     agreed(network)
     compilation = Compilation()
     module = network.module(BOUND, compilation.weights)
@@ -99,7 +107,7 @@ def bound(network: SizedNetwork, threads: int) -> Iterator[tuple[str, ModuleOp, 
     proven, running = names.index(STRUCTURED) + 1, names.index("bind-sizes")
     for made in steps[:proven]:
         made.run(compilation, module)
-    prove(module, compilation.weights, *probe(network, steps[:proven]))
+    prove_generality(module, compilation.weights, *probe(network, steps[:proven]))
     for made in steps[proven:running]:
         made.run(compilation, module)
     for made in steps[running:]:
@@ -108,7 +116,7 @@ def bound(network: SizedNetwork, threads: int) -> Iterator[tuple[str, ModuleOp, 
 
 
 def probe(network: SizedNetwork, steps: Sequence[Pass]) -> tuple[ModuleOp, WeightStore]:
-    """The network of another size, with which that of the bound is compared."""
+    """The network of another size, for comparison with that of the bound."""
     compilation = Compilation()
     try:
         number = probes_of({NAME: BOUND})[NAME]
@@ -122,37 +130,37 @@ def probe(network: SizedNetwork, steps: Sequence[Pass]) -> tuple[ModuleOp, Weigh
 
 
 def exact(network: SizedNetwork, size: int, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What the network of just this size computes."""
+    """The results of the network compiled for exactly this size."""
     compilation = Compilation()
     module = network.module(size, compilation.weights)
     for _, made in planned(options(1), "onnx", "graphcore"):
         made.run(compilation, module)
         if made.name == "onnx-to-graphcore":
             break
-    return run(module, network.fronts(inputs, size), compilation.weights, None)[0]
+    return run(module, network.leading_slices(inputs, size), compilation.weights, None)[0]
 
 
 def in_front(module: ModuleOp, outputs: Mapping[str, Array], number: int) -> dict[str, Array]:
-    """What of outputs is in front of the end."""
+    """The part of outputs before the end."""
     (size,) = sizes_of(module)
-    return fronts(outputs, size.outputs, number)
+    return leading_slices(outputs, size.outputs, number)
 
 
 def check(network: SizedNetwork, threads: int = THREADS) -> None:
-    """The program of all sizes computes what those of each size do; or `UnsizedError`."""
+    """Compares the program for all sizes with those of each size; may raise `UnsizedError`."""
     for name, module, compilation in bound(network, threads):
         if name == "bind-sizes":
             check_ir(module)
         for size in RUNS.get(name, ()):
             assert_runs(network, module, compilation, size)
-            if name != "split-kernels":  # Where other values were in the same memory before.
+            if name != "split-kernels":  # After splitting, other values shared the memory before.
                 assert_nothing_after(network, module, compilation, size)
 
 
 def assert_runs(
     network: SizedNetwork, module: ModuleOp, compilation: Compilation, size: int
 ) -> None:
-    """What is in front of the end is right, whatever is after it."""
+    """Checks outputs before the end, with garbage after it."""
     inputs = network.inputs(size, UNREAD)
     found, _ = run(module, inputs | {NAME: np.array(size)}, compilation.weights, None)
     expected = exact(network, size, inputs)
@@ -163,20 +171,20 @@ def assert_runs(
 def assert_nothing_after(
     network: SizedNetwork, module: ModuleOp, compilation: Compilation, size: int
 ) -> None:
-    """Nothing is written after the end."""
+    """Checks that nothing is written after the end."""
     inputs = network.inputs(size, UNWRITTEN)
     found, _ = run(module, inputs | {NAME: np.array(size)}, compilation.weights, None)
     copies = {name: np.array(array) for name, array in found.items()}
     for array in in_front(module, copies, size).values():
         array[...] = UNWRITTEN
     for name, array in copies.items():
-        # Of integers, the reference forgets by zeros, and poison is -1.
+        # The reference resets integers to 0, and their poison is -1.
         forgotten = np.isnan(array) if array.dtype.kind == "f" else np.isin(array, (0, -1))
         assert (forgotten | (array == UNWRITTEN)).all(), f"{name} for {size}"
 
 
 def run_all(drawn: SearchStrategy[SizedNetwork], check: Callable[[SizedNetwork], None]) -> float:
-    """Checks networks, and gives the share of them that have one program for all sizes."""
+    """Checks networks, and returns the fraction with one program for all sizes."""
     counts = Counter[bool]()
 
     @given(drawn)
@@ -204,7 +212,7 @@ def test_c_runs_to_sizes(threads: int) -> None:
         program = backend_named("c").build(module, compilation.weights, threads=threads)
         for size in SIZES:
             inputs = network.inputs(size, UNREAD)
-            found = program.run(network.fronts(inputs, size))
+            found = program.run(network.leading_slices(inputs, size))
             for name, expected in exact(network, size, inputs).items():
                 assert_close(found[name], expected, TOLERANCE, f"{name} for {size}")
 
@@ -216,17 +224,17 @@ def to_the_bound(original: Any) -> Any:
 
 
 def past_the_end(original: Any) -> Any:
-    """Steps go on as long as they begin before the end."""
+    """Plants a bug: the last step may exceed the end."""
     return lambda writer, lower, upper, width: writer.bound(upper)
 
 
 def without_rest(original: Any) -> Any:
-    """What whole steps leave over is not done."""
-    return lambda writer, part, middle: part.upper if part.fixed is None else middle
+    """Plants a bug: the remainder after whole steps is skipped."""
+    return lambda writer, part, middle: part.upper if part.static_extent is None else middle
 
 
 def blocks_only(original: Any) -> Any:
-    """Rows that make no block of two are not computed."""
+    """Plants a bug: rows that do not fill a block are skipped."""
 
     def rows(self: Any, group: Any, part: Any, across: int, emit: Any) -> None:
         def whole(count: int, row: Any) -> None:
@@ -239,7 +247,7 @@ def blocks_only(original: Any) -> Any:
 
 
 def joined(original: Any) -> Any:
-    """A loop that ends at a size is joined into the one around it."""
+    """Plants a bug: a loop that ends at a size is merged into the outer one."""
 
     def group_loops(
         dims: Any, sizes: Any, forms: Any, separate: Any = frozenset(), running: Any = None
@@ -256,7 +264,7 @@ def joined(original: Any) -> Any:
 
 
 def rounded_down(original: Any) -> Any:
-    """Each part has as many steps as all of them surely have."""
+    """Plants a bug: the chunk size is rounded down."""
 
     def part(writer: Any, group: Any, count: int, number: Any, size: Any) -> Any:
         found, running = original(writer, group, 1, number.scaled(0), size), group.running
@@ -297,7 +305,7 @@ def chunks_past_the_end(original: Any) -> Any:
 
 
 def whole_vectors_only(original: Any) -> Any:
-    """Lanes that make no whole vector are not computed."""
+    """Plants a bug: lanes that do not fill a vector are skipped."""
 
     def lanes(self: Any, count: Any, emit: Any) -> None:
         def whole(columns: Any) -> None:
@@ -319,7 +327,7 @@ LOOPS = "popgraph.passes.structured.to_loops"
 
 @dataclass(frozen=True)
 class Bug:
-    """A planted bug, and the networks that are looked at."""
+    """A planted bug, and the networks that reveal it."""
 
     bug: str
     target: str
@@ -399,7 +407,7 @@ BUGS = (
 @pytest.mark.budget(30)
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_fuzz_kills(bug: Bug) -> None:
-    """With a bug, the same claim fails within a bounded number of networks."""
+    """A planted bug is found within 1000 networks."""
 
     @settings(max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False)
     @given(bug.shows_in)

@@ -1,4 +1,4 @@
-"""Tests inputs whose values decide structure: found, compiled for, forgotten, remembered."""
+"""Tests inputs whose values decide structure: detection, specialization, eviction, caching."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def graph(
     initializers: Mapping[str, Array] | None = None,
     **more: Any,
 ) -> onnx.ModelProto:
-    """A model of opset 18; an initializer that is among the inputs could be given, too."""
+    """A model of opset 18; initializers among the inputs can be overridden."""
     made = helper.make_graph(
         list(nodes),
         "g",
@@ -81,7 +81,7 @@ FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
 def reshaping(sizes: Shape = (4, 6), count: int | str = 2) -> onnx.ModelProto:
-    """y = relu(reshape(x, shape))."""
+    """The model y = relu(reshape(x, shape))."""
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["r"], name="here"),
         helper.make_node("Relu", ["r"], ["y"]),
@@ -94,18 +94,18 @@ def found(model: onnx.ModelProto) -> tuple[str, ...]:
     return structural_inputs(import_model(model, compilation.weights), compilation.weights)
 
 
-# ONNX's own tests, fed when they run.
+# ONNX's node cases with fed inputs
 
 AT_LEAST = 180
-"""How many cases have structural inputs and are right when all are tried; raise it when more do."""
+"""Number of cases with structural inputs that pass if all run; raise it when more do."""
 SHARES = 8
 """A run takes every eighth case of each operator, `make test-all` all of them."""
 IN_C = 3
-"""Every how many-th of them is tried in C, too."""
+"""One of these in this many also runs in C."""
 
 
 def fed_cases() -> Iterator[Part]:
-    """Those in which an input decides structure."""
+    """The cases in which an input decides structure."""
     for case in todays_node_cases("ONNX's node cases, fed", SHARES):
         infos = case.model.graph.input
         if all(info.type.HasField("tensor_type") for info in infos) and found(case.model):
@@ -115,7 +115,7 @@ def fed_cases() -> Iterator[Part]:
                 yield Part(case, outputs, case.model, given)
 
 
-def test_node_cases_that_are_fed_when_they_run() -> None:
+def test_node_cases_with_fed_inputs() -> None:
     right, wrong = [], []
     for part in fed_cases():
         try:
@@ -133,7 +133,7 @@ def test_node_cases_that_are_fed_when_they_run() -> None:
         assert not list(differences(batch, popgraph.compile(made, threads=2), given))
 
 
-def test_lowerings_say_what_they_must_know() -> None:
+def test_lowerings_declare_structural_operands() -> None:
     def value() -> SSAValue:
         return create_ssa_value(UNKNOWN)
 
@@ -143,7 +143,7 @@ def test_lowerings_say_what_they_must_know() -> None:
     assert not structural_operands(relu)
 
 
-# Which inputs are structural?
+# Detection of structural inputs
 
 
 def test_values_are_followed_through_arithmetic() -> None:
@@ -162,7 +162,7 @@ def test_values_are_followed_through_arithmetic() -> None:
         np.testing.assert_array_equal(run(given)["y"], X.reshape(2 * number, -1))
 
 
-def test_what_looks_at_shapes_only_makes_nothing_structural() -> None:
+def test_shape_operators_make_nothing_structural() -> None:
     nodes = [
         helper.make_node("Shape", ["tokens"], ["s"]),
         helper.make_node("Expand", ["x", "s"], ["y"]),
@@ -192,7 +192,7 @@ def test_large_inputs_are_data() -> None:
     assert unknown(x=X[0], t=np.full(257, 6))["y"].shape == (6,)
 
 
-def test_values_of_unknown_operators_are_followed_no_further() -> None:
+def test_values_of_unknown_operators_are_not_followed() -> None:
     nodes = [
         helper.make_node("Mystery", ["t", "n"], ["places"], domain="com.example"),
         helper.make_node("Shape", ["places"], ["s"]),
@@ -204,8 +204,8 @@ def test_values_of_unknown_operators_are_followed_no_further() -> None:
         popgraph.compile(model)
 
 
-def test_functions_are_looked_into() -> None:
-    """A function of the model, and an operator that its schema defines by others."""
+def test_structural_inputs_of_functions() -> None:
+    """Structural values in a function of the model, and in an operator with a function body."""
     body = [
         helper.make_node("Shape", ["unused"], ["s"]),
         helper.make_node("Concat", ["to", "s"], ["both"], axis=0),
@@ -227,7 +227,7 @@ def test_functions_are_looked_into() -> None:
     np.testing.assert_array_equal(cropped, X[1:3, 1:5])
 
 
-def test_what_need_not_be_known_is_data() -> None:
+def test_inputs_that_need_not_be_known_are_data() -> None:
     nodes = [
         helper.make_node("Trilu", ["x", "k"], ["t"]),
         helper.make_node("Pad", ["t", "pads", "value"], ["p"]),
@@ -271,7 +271,7 @@ def test_the_ratio_of_dropout_is_data_and_its_mode_structural(backend: str) -> N
         np.testing.assert_allclose(dropped["y"], dropped["mask"] / (1 - ratio), rtol=1e-6)
 
 
-def test_a_ratio_that_is_data_drops_what_a_known_one_drops() -> None:
+def test_a_fed_dropout_ratio_drops_the_same_as_a_constant() -> None:
     x = np.random.default_rng(1).normal(size=(100, 100)).astype(np.float32)
     made = [dropping(np.array(True)), dropping(np.array(True))]
     ratio = np.array(0.25, np.float32)
@@ -282,7 +282,7 @@ def test_a_ratio_that_is_data_drops_what_a_known_one_drops() -> None:
     np.testing.assert_allclose(dropped["y"], expected["y"], rtol=1e-6)
 
 
-def test_initializers_that_could_be_given_are_constants() -> None:
+def test_overridable_initializers_are_constants() -> None:
     model = reshaping()
     model.graph.initializer.append(numpy_helper.from_array(np.array([6, 4]), "shape"))
     assert found(model) == ()
@@ -292,7 +292,7 @@ def test_initializers_that_could_be_given_are_constants() -> None:
 
 
 def overridable(host: bool = False, sizes: Shape = (4, 6)) -> onnx.ModelProto:
-    """y = relu(reshape(x, shape)) * w, and what is not zero of it if the host computes that."""
+    """The model y = relu(reshape(x, shape)) * w; with `host`, also NonZero(y)."""
     made = reshaping(sizes)
     made.graph.node[-1].output[0] = "q"
     made.graph.node.append(helper.make_node("Mul", ["q", "w"], ["y"]))
@@ -306,7 +306,7 @@ def overridable(host: bool = False, sizes: Shape = (4, 6)) -> onnx.ModelProto:
 
 
 def check_overriding(run: popgraph.runner.Runner) -> None:
-    """What is given is used, in this call and in no other one."""
+    """Overridden initializers apply to their call only."""
     x = np.abs(X)
     np.testing.assert_array_equal(run(x=x)["y"], x.reshape(6, 4) * 2)
     for number in (3, 5):
@@ -327,17 +327,17 @@ def check_overriding(run: popgraph.runner.Runner) -> None:
 @pytest.mark.parametrize("host", [False, True])
 @pytest.mark.parametrize("sizes", [(4, 6), ("N", 6)])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_initializers_that_are_inputs_may_be_given(backend: str, sizes: Shape, host: bool) -> None:
+def test_overridable_initializers_may_be_fed(backend: str, sizes: Shape, host: bool) -> None:
     check_overriding(popgraph.compile(overridable(host, sizes), backend=backend))
 
 
-def test_weights_that_are_variables_are_written_instead() -> None:
+def test_variables_are_written_instead_of_fed() -> None:
     run = popgraph.compile(overridable(), backend="reference", options=Options(variables=True))
     with pytest.raises(RunError, match="no input 'w'"):
         run(x=X, w=np.array([7], np.float32))
 
 
-# Programs of a model
+# Specialized programs
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -365,7 +365,7 @@ def test_a_structural_input_may_be_data_and_an_output_as_well() -> None:
         assert list(result["same"]) == [number]
 
 
-def test_the_program_used_least_recently_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_program_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
     built: list[object] = []
     build = compiler.BuildRequest.executable
@@ -394,9 +394,9 @@ def test_many_values_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
             run(x=X[0, :1], n=np.array([number]))
     with pytest.warns(
         ManyProgramsWarning, match=r"input 'n' decides .* 4 different values"
-    ) as told:
+    ) as warned:
         run(x=X[0, :1], n=np.array([4]))
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for number in range(5, 12):
@@ -404,7 +404,7 @@ def test_many_values_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_sizes_of_a_dimension_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two inputs have the dimension, which counts once; another has no name."""
+    """A dimension of two inputs counts once; another one has no name."""
     monkeypatch.setattr(open_model, "MANY_SIZES", 4)
     model = graph(
         [helper.make_node("Add", ["x", "z"], ["y"])],
@@ -421,16 +421,16 @@ def test_many_sizes_of_a_dimension_warn_once(monkeypatch: pytest.MonkeyPatch) ->
             call(size)
     with pytest.warns(
         ManyProgramsWarning, match=r"dimension length has had 4 sizes, from 3 to 9: a program"
-    ) as told:
+    ) as warned:
         call(7)
-    assert told[0].filename.endswith("test_structural_inputs.py") and len(told) == 1
+    assert warned[0].filename.endswith("test_structural_inputs.py") and len(warned) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for size in range(10, 15):
             call(size)
 
 
-def test_threads_that_bring_different_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_with_different_structural_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
     run = popgraph.compile(reshaping(), threads=2)
     shapes = [[4, 6], [6, 4], [8, 3]]
@@ -458,12 +458,12 @@ def test_an_impossible_value_is_named(backend: str) -> None:
     assert run(x=X, shape=np.array([3, 8]))["y"].shape == (3, 8)
 
 
-def test_arrays_that_do_not_fit_are_refused() -> None:
+def test_mismatched_arrays_are_refused() -> None:
     run = popgraph.compile(reshaping(), backend="reference")
     for same in ([4, 6], np.array([4, 6], np.int32), np.array([4, 6], ">i8")):
         assert run(x=X, shape=same)["y"].shape == (4, 6)
     assert len(run.kept) == 1
-    with pytest.raises(RunError, match="input 'shape' holds float64, the model wants int64"):
+    with pytest.raises(RunError, match="input 'shape' holds float64, the model requires int64"):
         run(x=X, shape=np.array([4.0, 6.0]))
     with pytest.raises(TypeMismatchError, match=r"input 'shape' is i64\[2\], not i64\[3\]"):
         run(x=X, shape=np.array([4, 2, 3]))
@@ -476,7 +476,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         run(x=X.astype(np.complex64), shape=np.array([4, 6]))
 
 
-def test_sessions_demand_structure_that_is_known() -> None:
+def test_sessions_require_constant_structure() -> None:
     flow = popgraph.DataFlow(1, {"y": popgraph.AnchorReturnType("All")})
     device = popgraph.DeviceManager().createCpuDevice()
     with pytest.raises(Exception, match="shape of Reshape must be constant"):
@@ -487,7 +487,7 @@ def test_sessions_demand_structure_that_is_known() -> None:
 
 
 def stepping() -> onnx.ModelProto:
-    """loss = mean((reshape(x, shape) @ w) * range(start, limit, delta))."""
+    """The model loss = mean((reshape(x, shape) @ w) * range(start, limit, delta))."""
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["r"]),
         helper.make_node("MatMul", ["r", "w"], ["p"]),
@@ -503,7 +503,7 @@ def stepping() -> onnx.ModelProto:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_programs_of_training_share_their_weights(backend: str) -> None:
-    """A step with other shapes or values goes on where the one before it has stopped."""
+    """A step with other shapes or values continues from the previous weights."""
     training = Training("loss", SGD(learning_rate=Scalar(0.5)))
     run = popgraph.compile(stepping(), backend=backend, options=Options(training=training))
     assert run.structural == ("shape", "start", "limit", "delta")
@@ -551,7 +551,7 @@ def test_print_lists_structural_inputs(saved: str, tmp_path: Path) -> None:
     assert "--value shape=2,3" in refused.output
 
 
-def test_run_takes_values(saved: str, tmp_path: Path) -> None:
+def test_run_takes_structural_values(saved: str, tmp_path: Path) -> None:
     for name, array in (("x", X), ("shape", np.array([8, 3])), ("narrow", np.array([3, 8], "i4"))):
         np.save(tmp_path / f"{name}.npy", array)
     x, shape, narrow = (f"{name}={tmp_path}/{name}.npy" for name in ("x", "shape", "narrow"))
@@ -566,8 +566,8 @@ def test_run_takes_values(saved: str, tmp_path: Path) -> None:
     assert "is not generated" in call(*made_up).output
 
 
-def test_training_takes_values(tmp_path: Path) -> None:
-    """Inputs that decide structure have one value in all steps; they are no samples."""
+def test_training_takes_structural_values(tmp_path: Path) -> None:
+    """Structural inputs have one value in all steps, instead of samples."""
     made = stepping()
     made.graph.input[0].type.tensor_type.shape.dim.add().dim_value = 6
     path, trained = tmp_path / "model.onnx", tmp_path / "trained.onnx"
@@ -609,7 +609,7 @@ def test_training_takes_values(tmp_path: Path) -> None:
         ("go=perhaps", "is not an integer, the type of input 'go'; try --value go=true"),
     ],
 )
-def test_values_that_are_none(value: str, message: str, tmp_path: Path) -> None:
+def test_invalid_values_of_structural_inputs(value: str, message: str, tmp_path: Path) -> None:
     made = reshaping(["N", 6], "R")
     for name, element in (("turns", INT), ("go", BOOL)):
         made.graph.input.append(helper.make_tensor_value_info(name, element, []))
@@ -619,7 +619,7 @@ def test_values_that_are_none(value: str, message: str, tmp_path: Path) -> None:
     assert refused.exit_code and message in " ".join(refused.output.replace("│", "").split())
 
 
-def test_truth_may_be_given_in_words(tmp_path: Path) -> None:
+def test_booleans_may_be_words(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(dropping(None).SerializeToString())
     for text, found in (("true", True), ("false", False), ("1", True)):
@@ -628,8 +628,8 @@ def test_truth_may_be_given_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_programs_need_not_have_the_same_variables(backend: str) -> None:
-    """Those that drop elements have a seed, and each draws on where another has stopped."""
+def test_programs_may_have_different_variables(backend: str) -> None:
+    """Programs with dropout have a random state, which continues across programs."""
     model = dropping(None)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     run = popgraph.compile(model, backend=backend)
@@ -644,7 +644,7 @@ def test_programs_need_not_have_the_same_variables(backend: str) -> None:
         assert all((mask != other).any() for other in masks[:number])
 
 
-# Other processes
+# Caching across processes
 
 
 AT_ONCE = """
@@ -672,7 +672,7 @@ assert "xdsl" in sys.modules
 
 @pytest.fixture
 def file(tmp_path: Path, program_cache: Path) -> Path:
-    """A file that the cache remembers at once."""
+    """A file that the program cache accepts at once."""
     path = tmp_path / "model.onnx"
     path.write_bytes(reshaping(["N", 6]).SerializeToString())
     return path
@@ -687,7 +687,7 @@ def test_known_programs_of_an_open_model_start_without_the_compiler(file: Path) 
 
 
 @pytest.mark.parametrize("sizes", [(4, 6), ("N", 6)])
-def test_initializers_of_a_known_model_may_be_given(file: Path, sizes: Shape) -> None:
+def test_initializers_of_a_cached_model_may_be_fed(file: Path, sizes: Shape) -> None:
     file.write_bytes(overridable(sizes=sizes).SerializeToString())
     popgraph.compile(file)(x=X)
     known = warm_start.recall(file, None, 1)
@@ -704,9 +704,7 @@ def test_initializers_of_a_known_model_may_be_given(file: Path, sizes: Shape) ->
 NOTHING_CACHED = "// compiled programs in the cache: none for this file as it is"
 
 
-def test_print_lists_for_what_the_cache_has_programs(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_print_lists_cached_signatures(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
     assert NOTHING_CACHED in call("print", str(file)).stdout
     run = popgraph.compile(file)
@@ -727,7 +725,7 @@ def test_print_lists_for_what_the_cache_has_programs(
     assert NOTHING_CACHED in call("print", str(file)).stdout
 
 
-def test_programs_that_are_gone_are_not_listed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_programs_are_not_listed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
     popgraph.compile(file)(x=X, shape=np.array([4, 6]))
     assert "// compiled programs in the cache: 1\n" in call("print", str(file)).stdout
@@ -735,7 +733,7 @@ def test_programs_that_are_gone_are_not_listed(file: Path, monkeypatch: pytest.M
     assert NOTHING_CACHED in call("print", str(file)).stdout
 
 
-def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
+def test_a_rewritten_file_is_a_new_model(file: Path) -> None:
     popgraph.compile(file)(x=X, shape=np.array([6, 4]))
     known = warm_start.recall(file, None, 1)
     assert isinstance(known, KnownModel) and known.interface["structural"] == ("shape",)
@@ -749,10 +747,8 @@ def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
     assert start.compile(file)(x=X, shape=np.array([24]))["y"].shape == (24,)
 
 
-def test_segments_between_nodes_of_python_are_not_lowered_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither those of the sizes that a call brings, nor those behind NonZero."""
+def test_cached_segments_are_not_lowered_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cached segments are used for new input sizes, and after NonZero."""
     text = file.with_suffix(".pgraph")
     text.write_text(
         "graph g(x: f32[N, 4]) -> (y) {\n  i = NonZero(Relu(x))\n  y = Cast(i, to=f32) * 2\n}\n"
@@ -772,7 +768,7 @@ def test_a_known_model_knows_its_dimensions(file: Path) -> None:
     assert interface.sizes(call) == run.open.interface.sizes(call) == {"N": len(X)}
 
 
-def test_programs_of_other_options_are_not_mixed_up(
+def test_programs_of_other_options_are_separate(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     popgraph.compile(file)(x=X, shape=np.array([6, 4]))
@@ -809,12 +805,12 @@ READERS = {
     "shape": ("int64[1] v", "y = Reshape (x, v)"),
     "start": ("float v", "e = Constant <value_float = 9.0> () y = Range (v, e, e)"),
 }
-"""An input or initializer `v` that an operator must know, and the nodes up to `y`."""
+"""An input or initializer `v` that is structural for an operator, and the nodes up to `y`."""
 
 
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("initialized", [False, True])
-def test_what_is_read_as_a_constant_has_no_gradient(kind: str, initialized: bool) -> None:
+def test_structural_operands_have_no_gradient(kind: str, initialized: bool) -> None:
     declared, nodes = READERS[kind]
     if initialized and declared.startswith("int64"):
         pytest.skip("initializers of integers are no weights")
@@ -833,7 +829,7 @@ def test_what_is_read_as_a_constant_has_no_gradient(kind: str, initialized: bool
     assert ("GridSample" in caught.value.hint) == (kind in ("region", "computed"))
 
 
-def test_a_structure_that_weights_decide_is_computed_once_they_are_frozen() -> None:
+def test_structure_from_weights_requires_freezing() -> None:
     nodes = f"sizes = Constant <value_ints = [1, 6]> () r = Mul(v, s) {CROPPED.format('r')}"
     text = (
         f"g (float[4,6] x) => (float l) <float[4] v = {{0, 0, 1, 1}}, float s = {{1}}> "

@@ -1,4 +1,4 @@
-"""The architecture of the tests: named after what they test, and using its public names only."""
+"""Tests the architecture of the tests: their names, their use of public names, and samples."""
 
 from __future__ import annotations
 
@@ -29,42 +29,43 @@ ACROSS_PASSES = {
     "control_flow": "branches and loops from import to results",
     "control_versions": "the versions of branches and loops from import to results",
     "depth": "no pass recurses over the depth of a graph",
+    "differentiate": "second derivatives of all operations",
     "fuzz": "random networks through every pass",
-    "machine": "what passes are told of a processor, and decide for each",
-    "memory_bound": "what all passes together leave to plan",
+    "machine": "facts of processors, and decisions of passes for each",
+    "memory_bound": "the memory that all passes together leave to plan",
     "old_broadcasting": "versions of operators through the whole import",
     "onnx_gradients": "import and autodiff together",
     "training": "the graph passes in order",
 }
-"""Tests in tests/passes that belong to no single pass or module, each with what it is about."""
+"""Tests in tests/passes that belong to no single pass or module, with their subjects."""
 
-PLANTED = "a bug is planted there, to show that the tests find it"
-DECIDED = "schedules that no cost model would choose are made by the functions that make its own"
+PLANTED = "patched to plant a bug that tests must find"
+DECIDED = "constructs schedules that the cost model would never choose"
 PRIVATE = {
     "_Planner": PLANTED,
     "_apply": DECIDED,
-    "_compute_x_ori": "of onnx: where its reference reads from, to leave out what it rounds wrong",
-    "_customTransformApplierSettings": "of PopART: by this name its programs set transforms",
-    "_exit": "os._exit: how a forked child ends that must not run its parent's exit handlers",
-    "_fake_quantize_learnable_per_tensor_affine": "of PyTorch: what straight-through gradients are",
-    "_run": "of onnx: what its reference calls to compute an operator, which tests replace",
-    "_runs": "the cycles of an IPU are modelled without a run, which this says there was",
-    "_key": "another key is another program, which is not seen from outside before it is wrong",
+    "_compute_x_ori": "of onnx: source positions of its reference, which rounds some wrongly",
+    "_customTransformApplierSettings": "of PopART: the name by which its programs set transforms",
+    "_exit": "os._exit: ends a forked child without the exit handlers of its parent",
+    "_fake_quantize_learnable_per_tensor_affine": "of PyTorch: defines straight-through gradients",
+    "_run": "of onnx: computes an operator in its reference; tests override it",
+    "_runs": "marks a run that did not happen, to model the cycles of an IPU",
+    "_key": "a wrong cache key is not visible from outside",
     "_layouts": DECIDED,
     "_may_read_on": PLANTED,
-    "_others": "of replicas: that copies of a program share weights, and not accumulators",
-    "_prepared": "that a training is pipelined, which changes no number",
-    "_program": "what a session compiles, of which PopART's API tells nothing",
-    "_splits": "small images fall into parts: a number that is no option yet",
+    "_others": "of replicas: copies of a program share weights, but not accumulators",
+    "_prepared": "whether a training is pipelined, which changes no result",
+    "_program": "the program of a session, which PopART's API does not expose",
+    "_splits": "the threshold of splitting small images, which is not an option",
     "_save": PLANTED,
     "_twins": "of replicas, as `_others`",
-    "_serializeIr": "of PopART: by this name its programs read the IR",
+    "_serializeIr": "of PopART: the name by which its programs read the IR",
 }
 """Private names that tests use, each with the reason. The list may only become shorter."""
 
 
 def named_in(folder: str) -> list[str]:
-    """What the test files of a folder are named after: `test_cse.py` after cse."""
+    """The subjects of a folder's test files: cse for `test_cse.py`."""
     paths = sorted((TESTS / folder).glob("test_*.py"))
     assert paths
     return [path.stem.removeprefix("test_") for path in paths]
@@ -87,7 +88,7 @@ def test_tests_of_passes_are_named_after_passes_or_their_modules() -> None:
 
 
 @pytest.mark.parametrize("folder", ["builder", "dialects"])
-def test_tests_of_rooms_are_named_after_rooms(folder: str) -> None:
+def test_tests_of_rooms_are_named_after_their_parts(folder: str) -> None:
     more = {"builder": (), "dialects": ("op_contract", "random")}[folder]
     known = (*ROOMS[folder], *more)
     strange = [name for name in named_in(folder) if not name.startswith(known)]
@@ -96,19 +97,19 @@ def test_tests_of_rooms_are_named_after_rooms(folder: str) -> None:
 
 @functools.cache
 def private_names() -> frozenset[str]:
-    """The names that the package defines for a module or class alone."""
+    """The private names that the package defines."""
     texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
     defined = r"^ *(?:def |class )?(_[A-Za-z]\w*)(?:\(|:| =)"
     return frozenset(name for text in texts for name in re.findall(defined, text, re.MULTILINE))
 
 
 def is_private(name: str) -> bool:
-    """`_key` is, `__name__` and `_repr_html_` are protocols."""
+    """Whether a name is private: `_key` is, the protocols `__name__` and `_repr_html_` are not."""
     return name.startswith("_") and not name.endswith("_")
 
 
 def used(node: ast.AST) -> Iterator[str]:
-    """The names that are used of another module or object; as a text, to patch them, too."""
+    """The names of other modules or objects that a node uses, including patched ones in strings."""
     if isinstance(node, ast.ImportFrom):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in ("self", "cls"):
@@ -118,7 +119,7 @@ def used(node: ast.AST) -> Iterator[str]:
 
 
 def patched(node: ast.AST) -> Iterator[str]:
-    """The texts that stand where a call, or a table of calls to make, names what it changes."""
+    """The strings by which a call, or a table of calls, may name the attribute that it patches."""
     rows = [node.args] if isinstance(node, ast.Call) else []
     if isinstance(node, ast.Dict):
         rows = [value.elts for value in node.values if isinstance(value, ast.Tuple)]
@@ -128,7 +129,7 @@ def patched(node: ast.AST) -> Iterator[str]:
 
 
 def private_uses(path: Path) -> set[str]:
-    """The private names of others that a file uses."""
+    """The private names of other modules that a file uses."""
     names = {name for node in ast.walk(ast.parse(path.read_text())) for name in used(node)}
     return set(filter(is_private, names))
 
@@ -140,7 +141,7 @@ def test_tests_use_public_names() -> None:
         for name in private_uses(path)
     }
     more = {name: path for name, path in found.items() if name not in PRIVATE}
-    assert not more, "test what is public, or make public what others need"
+    assert not more, "test public names, or make names public that others need"
     assert set(PRIVATE) <= set(found), "a name that is not used any more leaves PRIVATE"
 
 
@@ -172,11 +173,11 @@ OF_THE_HOST = {
     "test_extend.py": "the machine is named by the environment",
     "test_suite.py": "this list",
 }
-"""Tests that ask what machine they run on, and why nothing else that they expect depends on it."""
+"""Tests that query the machine, and the reason why their expectations do not depend on it."""
 
 
-def test_what_a_test_expects_does_not_depend_on_the_machine() -> None:
-    """Where the target decides, it is a parameter: `POPGRAPH_TARGET`, `POPGRAPH_MACHINE`."""
+def test_expectations_do_not_depend_on_the_machine() -> None:
+    """Tests set the target where it matters: `POPGRAPH_TARGET`, `POPGRAPH_MACHINE`."""
     asking = re.compile(r"\bhost_target\b|\bhost_machine\b|/proc/cpuinfo|platform\.machine\(")
     found = {
         path.relative_to(TESTS).as_posix()
@@ -208,7 +209,7 @@ def test_a_sample_is_the_same_every_day(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("of", range(1, 6))
-def test_days_in_a_row_take_all_cases(of: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consecutive_days_run_all_cases(of: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "TAKEN", {})
     monkeypatch.setattr(sampling, "WHOLE", False)
     monkeypatch.setattr(sampling, "DAY", None)
@@ -221,11 +222,11 @@ def test_days_in_a_row_take_all_cases(of: int, monkeypatch: pytest.MonkeyPatch) 
     assert seen == set(range(20))
 
 
-def test_what_tests_make_on_their_way_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_objects_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "COUNTED", defaultdict(Counter))
     monkeypatch.setattr(sampling, "WHOLE", False)
     monkeypatch.setattr(sampling, "DAY", None)
-    seen = [number for number in range(9) if sampling.is_looked_at("things", number, 3)]
+    seen = [number for number in range(9) if sampling.is_sampled("things", number, 3)]
     assert seen == [0, 4, 8]
     assert "adds 6 cases" in sampling.summary({}, sampling.COUNTED, {})
 
@@ -234,7 +235,7 @@ def report(nodeid: str, seconds: float) -> Any:
     return SimpleNamespace(nodeid=nodeid, duration=seconds)
 
 
-def test_costs_are_those_of_all_cases() -> None:
+def test_costs_are_estimated_for_all_cases() -> None:
     long, short = sampling.BUDGET, sampling.BUDGET / 10
     reports = [
         report("t.py::test_many[0]", long),
@@ -254,8 +255,8 @@ def test_costs_are_those_of_all_cases() -> None:
     }
 
 
-def test_costs_are_of_tests_that_are_there() -> None:
-    """`make test-costs` writes them anew."""
+def test_costs_name_existing_tests() -> None:
+    """`make test-costs` updates the costs."""
     for name in sampling.costs(TESTS.parent):
         path, _, function = name.partition("::")
         assert f"def {function}(" in (TESTS.parent / path).read_text(), name
@@ -288,7 +289,7 @@ def test_whole(case):
 def test_costly_tests_are_sampled(
     profile: str, day: str, workers: str, chosen: str, passed: str, tmp_path: Path
 ) -> None:
-    """Processes of pytest-xdist report theirs; a test that is named runs whole."""
+    """Samples work with pytest-xdist, and a test that is named runs all cases."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "test_sweep.py").write_text(SWEEP)
     (tmp_path / "tests").mkdir()

@@ -57,8 +57,8 @@ def path(tmp_path: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["f32"])
-def test_there_is_work_to_share(path: Path) -> None:
-    """Else the other tests could not fail."""
+def test_models_have_kernels_of_several_chunks(path: Path) -> None:
+    """Without several chunks, the other tests could not fail."""
     module, compilation = compiler.load(path)
     compiler.lower(module, compilation, Options(threads=2))
     chunks = [op.chunks.value.data for op in module.walk() if isinstance(op, CallOp)]
@@ -66,7 +66,7 @@ def test_there_is_work_to_share(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
-def test_inference(path: Path, kind: str) -> None:
+def test_inference_on_any_number_of_threads(path: Path, kind: str) -> None:
     inputs, found = data(kind), set[bytes]()
     for threads in THREADS:
         run = popgraph.compile(path, threads=threads)
@@ -75,8 +75,8 @@ def test_inference(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_training_steps(path: Path, kind: str) -> None:
-    """Two steps: what the first one rounds differently, the second one shows."""
+def test_training_on_any_number_of_threads(path: Path, kind: str) -> None:
+    """Two steps: the second one reveals different rounding in the first."""
     inputs, found = data(kind), set[tuple[bytes, ...]]()
     training = Training("loss", SGD(learning_rate=Scalar(0.1), momentum=Scalar(0.9)))
     for threads in THREADS * 2:
@@ -87,6 +87,6 @@ def test_training_steps(path: Path, kind: str) -> None:
     assert len(found) == 1
 
 
-def test_the_most_threads_are_those_that_the_pool_has_room_for() -> None:
+def test_the_maximum_of_threads_is_that_of_the_pool() -> None:
     (size,) = re.findall(r"POPGRAPH_RANGES = (\d+)", headers(POOL)[POOL])
     assert int(size) == MOST_THREADS

@@ -1,4 +1,4 @@
-"""Tests TopK: every version and element type, ties and NaN, a number that is fed, gradients."""
+"""Tests TopK: every version and element type, ties and NaN, a fed k, gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TYPES = ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u
 def model(
     dtype: str, shape: tuple[int, ...], k: int | None, version: int = 24, **attributes: Any
 ) -> onnx.ModelProto:
-    """TopK alone; without a number it is an input."""
+    """A model of TopK; without `k`, it is an input."""
     inputs = [helper.make_tensor_value_info("x", dtypes.BY_NAME[dtype].onnx, shape)]
     weights = []
     if version == 1:
@@ -41,7 +41,7 @@ def model(
 
 
 def expected(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
-    """As ONNX's own implementation has it: NaN is the largest, of equals the first comes first."""
+    """TopK by NumPy, as in ONNX's reference: NaN is the largest, and ties are in order of index."""
     place = np.indices(x.shape)[axis]
     keys = x.astype(np.float64) if dtypes.from_numpy(x.dtype).is_float else x
     order = np.lexsort((-place if largest else place, keys), axis=axis)
@@ -50,7 +50,7 @@ def expected(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
 
 
 def few(dtype: str, *shape: int) -> Array:
-    """Numbers of which many are equal; of floats some are NaN, some infinite."""
+    """Numbers with many ties; floats include NaN and infinities."""
     random = np.random.default_rng(len(shape))
     x = random.integers(0, 9, shape).astype(np.float64)
     if dtypes.BY_NAME[dtype].is_float:
@@ -64,12 +64,13 @@ def check(run: popgraph.runner.Runner, x: Array, k: int, axis: int, largest: boo
     found, (values, places) = run(x=x), expected(x, k, axis, largest)
     np.testing.assert_array_equal(found["places"], places)
     assert found["places"].dtype == np.int64 and found["values"].dtype == x.dtype
-    assert found["values"].tobytes() == values.tobytes()  # NumPy knows no NaN of bf16
+    # NumPy has no NaN-aware comparison for bf16.
+    assert found["values"].tobytes() == values.tobytes()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_elements_of_every_type(dtype: str, backend: str) -> None:
+def test_top_k_of_every_type(dtype: str, backend: str) -> None:
     x = few(dtype, 3, 20)
     for largest in (False, True):
         made = model(dtype, x.shape, 11, largest=int(largest))
@@ -81,13 +82,13 @@ def test_elements_of_every_type(dtype: str, backend: str) -> None:
     [((7,), 0, 0), ((7,), 0, 7), ((2, 40), 1, 40), ((2, 40, 3), 1, 33), ((5, 2), -2, 1)],
 )
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_any_axis_and_number(shape: tuple[int, ...], axis: int, k: int, backend: str) -> None:
+def test_top_k_along_any_axis(shape: tuple[int, ...], axis: int, k: int, backend: str) -> None:
     x = few("f32", *shape)
     run = popgraph.compile(model("f32", shape, k, axis=axis, sorted=0), backend=backend)
     check(run, x, k, axis, True)
 
 
-def test_threads_share_rows_and_change_nothing() -> None:
+def test_top_k_on_two_threads() -> None:
     x = np.random.default_rng(0).normal(size=(200, 500)).astype(np.float32)
     for k in (5, 500):
         check(popgraph.compile(model("f32", x.shape, k), threads=2), x, k, 1, True)
@@ -95,13 +96,13 @@ def test_threads_share_rows_and_change_nothing() -> None:
 
 @pytest.mark.parametrize("version", [1, 10, 11, 24])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_versions(version: int, backend: str) -> None:
+def test_top_k_of_every_version(version: int, backend: str) -> None:
     x = few("f32", 4, 6)
     check(popgraph.compile(model("f32", x.shape, 3, version), backend=backend), x, 3, 1, True)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_number_may_be_fed(backend: str) -> None:
+def test_top_k_with_a_fed_k(backend: str) -> None:
     x = few("f32", 4, 6)
     run = popgraph.compile(model("f32", x.shape, None), backend=backend)
     assert run.structural == ("k",)
@@ -113,8 +114,8 @@ def test_the_number_may_be_fed(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_gradients_go_to_what_was_chosen(backend: str) -> None:
-    """Of a sum of squares of the chosen ones: twice each of them, for the others nothing."""
+def test_gradients_of_top_k(backend: str) -> None:
+    """The gradient of the sum of squares is 2x for selected elements, 0 for others."""
     w = np.random.default_rng(1).normal(size=(3, 8)).astype(np.float32)
     made = model("f32", w.shape, 2, axis=1)
     made.graph.initializer.append(numpy_helper.from_array(w, "x"))

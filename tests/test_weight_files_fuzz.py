@@ -23,7 +23,7 @@ from tests.judging import in_time
 from tests.onnx_mutants import some_bytes
 
 MUTANTS = 40 if settings().max_examples <= 20 else 4000
-"""Per kind of file: short in every run, long in `make fuzz`."""
+"""Mutants per kind of file: few in every run, many in `make fuzz`."""
 ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -97,7 +97,7 @@ HEADERS = (
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
-def test_headers_that_nobody_can_mean(header: bytes, tmp_path: Path) -> None:
+def test_invalid_headers(header: bytes, tmp_path: Path) -> None:
     size = len(header).to_bytes(8, "little")
     (tmp_path / "w.safetensors").write_bytes(size + header + ARRAY.tobytes())
     (tmp_path / "m.pgraph").write_text(text('load("w.safetensors", "w")'))
@@ -106,7 +106,7 @@ def test_headers_that_nobody_can_mean(header: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [b"", b"1234", b"\xff" * 8, b"\0" * 8])
-def test_a_header_that_is_not_there(size: bytes, tmp_path: Path) -> None:
+def test_missing_headers(size: bytes, tmp_path: Path) -> None:
     (tmp_path / "w.safetensors").write_bytes(size)
     (tmp_path / "m.pgraph").write_text(text('load("w.safetensors", "w")'))
     with pytest.raises(PopgraphError):
@@ -126,7 +126,7 @@ PATHS = {
 
 @pytest.mark.parametrize("suffix", [".onnx", ".pgraph", ".mlir", ".npy"])
 @pytest.mark.parametrize("kind", PATHS)
-def test_paths_that_lead_nowhere(kind: str, suffix: str, tmp_path: Path) -> None:
+def test_invalid_paths(kind: str, suffix: str, tmp_path: Path) -> None:
     loop = tmp_path / f"loop{suffix}"
     os.symlink(loop, loop)
     (tmp_path / "file").write_text("")
@@ -140,7 +140,7 @@ def test_paths_that_lead_nowhere(kind: str, suffix: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["loop", "x" * 300, "../secret", "/etc/hostname", "none", "."])
-def test_weights_that_stand_nowhere(name: str, tmp_path: Path) -> None:
+def test_missing_weight_files(name: str, tmp_path: Path) -> None:
     os.symlink(tmp_path / "loop.npy", tmp_path / "loop.npy")
     model = tmp_path / "m.pgraph"
     model.write_text(text(f'load("{name}.npy")'))
@@ -181,12 +181,12 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 @pytest.mark.parametrize("where", ['load("w.npz", "w")', "load"])
-def test_no_more_is_decompressed_than_a_type_says(kind: str, where: str, tmp_path: Path) -> None:
+def test_decompression_is_bounded_by_the_type(kind: str, where: str, tmp_path: Path) -> None:
     write_bomb(tmp_path / "w.npz", BOMBS[kind], MEBIBYTES << 20)
     model, whole = tmp_path / "m.pgraph", tmp_path / "whole.pgraph"
     model.write_text(('@weights("w.npz") ' if where == "load" else "") + text(where))
     whole.write_text(text("zeros"))
-    load(whole)  # Imports take memory, too.
+    load(whole)  # Imports allocate, too, so they happen before tracing.
     tracemalloc.start()
     try:
         with pytest.raises(PopgraphError):

@@ -1,4 +1,4 @@
-"""Tests that files are written atomically, also when the writer is killed."""
+"""Tests that files are written atomically, even if the writer is killed."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-# Whatever stops the writer
+# Killed writers
 
 
 def killed_at(step: int, write: Callable[[], object]) -> bool:
-    """Whether a process that is killed at this step of writing was killed before its end."""
+    """Runs `write` in a child that is killed at a line; whether it was killed before the end."""
     child = os.fork()
     if child == 0:
         left = step
@@ -65,7 +65,7 @@ def killed_at(step: int, write: Callable[[], object]) -> bool:
 
 
 def kills(write: Callable[[], object]) -> Iterator[int]:
-    """Kills writers at one line after another, until one comes to its end."""
+    """Kills a writer at each line in turn, until one completes."""
     step = 0
     while killed_at(step, write):
         yield step
@@ -74,7 +74,7 @@ def kills(write: Callable[[], object]) -> Iterator[int]:
 
 
 def parts(content: bytes) -> Iterator[bytes]:
-    """Piece by piece, so that a writer can be killed between them."""
+    """The content in chunks, so that a writer can be killed between them."""
     for start in range(0, len(content), 9000):
         yield content[start : start + 9000]
 
@@ -92,7 +92,7 @@ def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> N
 
 
 def left_behind(file: Path) -> Path:
-    """What a process that is killed while it writes a file leaves beside it."""
+    """The partial file of a process that is killed while it writes a file."""
     before = names(file.parent)
     read, write = os.pipe()
 
@@ -113,8 +113,8 @@ def left_behind(file: Path) -> Path:
     return file.parent / part
 
 
-def test_a_part_that_is_being_written_is_nobody_elses_to_remove(tmp_path: Path) -> None:
-    """Writers of one file may overlap, in threads or processes: the last one wins."""
+def test_partial_files_of_running_writers_are_kept(tmp_path: Path) -> None:
+    """Writers of one file may overlap in threads or processes; the last one wins."""
     file = tmp_path / "file"
 
     def interrupted() -> Iterator[bytes]:
@@ -132,7 +132,7 @@ def test_a_part_that_is_being_written_is_nobody_elses_to_remove(tmp_path: Path) 
     assert file.read_bytes() == NEW and names(tmp_path) == {"file"}
 
 
-def test_parts_of_another_file_or_machine_stay(tmp_path: Path) -> None:
+def test_partial_files_of_other_files_or_machines_are_kept(tmp_path: Path) -> None:
     mine, other = tmp_path / "file", left_behind(tmp_path / "other")
     _, key, kernel, number, end = left_behind(mine).name.split(".")
     foreign = tmp_path / f".{key}.{int(kernel, 16) ^ 1:08x}.{number}.{end}"
@@ -144,10 +144,10 @@ def test_parts_of_another_file_or_machine_stay(tmp_path: Path) -> None:
     assert names(tmp_path) == {"file", other.name}, "no machine writes for years"
 
 
-def test_a_part_is_no_orphan_between_its_first_two_calls(
+def test_a_writer_restarts_if_its_unlocked_file_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not locked yet, so another process removes it: the writer begins anew."""
+    """A new partial file is not locked yet; if another process removes it, the writer restarts."""
     flock = fcntl.flock
     calls: list[int] = []
 
@@ -171,10 +171,10 @@ def test_a_file_system_without_locks_is_written_to(
     left = left_behind(tmp_path / "file")
     monkeypatch.setattr(fcntl, "flock", none)
     write_file(tmp_path / "file", [NEW])
-    assert names(tmp_path) == {"file", left.name}, "whose nobody can tell"
+    assert names(tmp_path) == {"file", left.name}, "its writer is unknown"
 
 
-def test_resuming_a_training_removes_what_its_killed_writer_left(tmp_path: Path) -> None:
+def test_resuming_a_training_removes_partial_files(tmp_path: Path) -> None:
     file = tmp_path / "run.ckpt"
     left_behind(file)
     with pytest.raises(RunError, match="the checkpoint cannot be read"):
@@ -182,15 +182,15 @@ def test_resuming_a_training_removes_what_its_killed_writer_left(tmp_path: Path)
     assert names(tmp_path) == set()
 
 
-def test_caches_lose_what_killed_processes_left(tmp_path: Path) -> None:
+def test_caches_remove_partial_files(tmp_path: Path) -> None:
     (tmp_path / "ab").mkdir()
     left_behind(tmp_path / "ab" / "kernel.so")
     trim(tmp_path, 1 << 30)
     assert names(tmp_path / "ab") == set()
 
 
-def test_a_killed_writer_leaves_a_pair_that_fits_together(tmp_path: Path) -> None:
-    """The first file names the second one, whose content says whose it is."""
+def test_a_killed_writer_leaves_a_consistent_pair(tmp_path: Path) -> None:
+    """The first file names the second one, whose content identifies its writer."""
     first, second = tmp_path / "model.txt", tmp_path / "model.bin"
 
     def write(content: bytes) -> None:
@@ -209,7 +209,7 @@ def test_a_killed_writer_leaves_a_pair_that_fits_together(tmp_path: Path) -> Non
     assert first.read_bytes() == b"model.bin has " + NEW[:20] and second.read_bytes() == NEW
 
 
-def test_one_of_several_files_that_fails_leaves_all_as_they_were(tmp_path: Path) -> None:
+def test_a_failure_leaves_all_of_several_files_unchanged(tmp_path: Path) -> None:
     good = tmp_path / "good"
     good.write_bytes(OLD)
     with pytest.raises(WriteError) as caught:
@@ -218,7 +218,7 @@ def test_one_of_several_files_that_fails_leaves_all_as_they_were(tmp_path: Path)
     assert good.read_bytes() == OLD and names(tmp_path) == {"good"}
 
 
-def test_what_is_written_may_fail_half_way(tmp_path: Path) -> None:
+def test_a_failing_iterator_leaves_the_old_file(tmp_path: Path) -> None:
     def failing() -> Iterator[bytes]:
         yield NEW
         raise PopgraphError("no more")
@@ -230,7 +230,7 @@ def test_what_is_written_may_fail_half_way(tmp_path: Path) -> None:
     assert file.read_bytes() == OLD and names(tmp_path) == {"file"}
 
 
-# What else a file is
+# Modes, links, owners, pipes
 
 
 def test_mode_and_link_are_kept(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_the_owner_is_kept(tmp_path: Path) -> None:
     assert (file.stat().st_uid, file.stat().st_gid) == (1234, 4321)
 
 
-def test_a_new_file_has_the_mode_that_the_user_gives_new_files(tmp_path: Path) -> None:
+def test_new_files_follow_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_file(tmp_path / "file", [NEW])
@@ -267,8 +267,8 @@ def test_a_new_file_has_the_mode_that_the_user_gives_new_files(tmp_path: Path) -
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
-    """To put a file where /dev/null was, as root might, would be a disaster."""
+def test_pipes_and_devices_are_written_to_directly(tmp_path: Path) -> None:
+    """Devices such as /dev/null must not be replaced by files, even for root."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -286,7 +286,7 @@ def test_the_file_that_a_descriptor_is_open_on_is_written_to(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("place", ["nowhere/file", ".", "file/below", "a\0b"])
-def test_what_cannot_be_written_is_said(tmp_path: Path, place: str) -> None:
+def test_unwritable_files_have_errors(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_bytes(OLD)
     with pytest.raises(WriteError, match="the file cannot be written: ") as caught:
         write_file(tmp_path / place, [NEW])
@@ -299,7 +299,7 @@ def test_what_cannot_be_written_is_said(tmp_path: Path, place: str) -> None:
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit of the size of files stands for it, as soon as a file of a user is written."""
+    """Simulates a full disk by a limit of the file size, from the first user file on."""
     stage = writing.stage
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -339,7 +339,7 @@ def command(*arguments: object) -> None:
     result = CliRunner().invoke(app, [str(one) for one in arguments])
     assert result.exit_code == 1, result.output
     assert "cannot be written: File too large" in result.output
-    raise WriteError("as was told")
+    raise WriteError("as reported")
 
 
 def trained(file: Path) -> None:
@@ -381,16 +381,16 @@ DOORS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_full_disk_takes_nothing_away(tmp_path: Path, full_disk: None, door: str) -> None:
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, full_disk: None, door: str) -> None:
     name, write = DOORS[door]
     (tmp_path / name).write_bytes(OLD)
     with pytest.raises((WriteError, popart_exception)):
         write(tmp_path / name)
     assert (tmp_path / name).read_bytes() == OLD
-    assert names(tmp_path) == {name}, "and leaves nothing behind"
+    assert names(tmp_path) == {name}, "no partial file remains"
 
 
-def test_a_full_disk_takes_nothing_from_a_file_that_grows(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_a_growing_file(tmp_path: Path) -> None:
     file = tmp_path / "weights.bin"
     file.write_bytes(OLD)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -403,7 +403,7 @@ def test_a_full_disk_takes_nothing_from_a_file_that_grows(tmp_path: Path) -> Non
     assert file.read_bytes() == OLD
 
 
-def test_a_full_disk_does_not_take_what_fmt_lays_out(tmp_path: Path, full_disk: None) -> None:
+def test_a_full_disk_keeps_the_text_that_fmt_formats(tmp_path: Path, full_disk: None) -> None:
     file = tmp_path / "net.pgraph"
     content = Path(MLP).read_text().replace("    ", "  ") + "\n\n"
     file.write_text(content)
@@ -413,7 +413,7 @@ def test_a_full_disk_does_not_take_what_fmt_lays_out(tmp_path: Path, full_disk: 
 
 
 def test_a_text_and_its_weights_are_replaced_together(tmp_path: Path) -> None:
-    """Again and again, the weights have the name that the first conversion gave them."""
+    """Repeated conversions keep the name of the weight file."""
     model, text = tmp_path / "model.onnx", tmp_path / "model.pgraph"
     for value in (1, 2):
         made = popgraph.Builder()
@@ -430,12 +430,12 @@ def test_a_text_and_its_weights_are_replaced_together(tmp_path: Path) -> None:
         assert document.weights.held(key, "w")[1, 1] == value
 
 
-def test_what_was_saved_can_be_read(tmp_path: Path) -> None:
+def test_saved_models_can_be_read(tmp_path: Path) -> None:
     builder().saveModelProto(tmp_path / "model.onnx")
     onnx.checker.check_model(str(tmp_path / "model.onnx"))
 
 
-# No other door
+# All writers
 
 PLACE = "support/writing.py"
 WRITERS = {
@@ -443,7 +443,7 @@ WRITERS = {
     "mkstemp", "NamedTemporaryFile", "fdopen", "truncate", "rename", "renames", "move",
     "copyfile", "copy2", "hardlink_to", "symlink_to", "save_model", "write_image",
 }  # fmt: skip
-"""Methods that write files, or put them in place."""
+"""Methods that write or move files."""
 UNLESS: dict[str, Callable[[ast.Call], bool]] = {
     "write_text": lambda call: False,
     "save": lambda call: _base(call) not in ("np", "onnx") or ast.unparse(call.args[0]) == "file",
@@ -455,8 +455,9 @@ UNLESS: dict[str, Callable[[ast.Call], bool]] = {
     "open": lambda call: not any(map(_is_mode, _given(call))) or "os.devnull" in ast.unparse(call),
 }
 """
-Others that may, and when they do not: texts and operations are replaced, too, and an .npy is made
-in memory.
+Methods that may write files, with a test for calls that do not.
+
+`replace` also applies to strings and operations, and `np.save` may write to memory.
 """
 
 
@@ -465,7 +466,7 @@ def _given(call: ast.Call) -> list[ast.expr]:
 
 
 def _is_mode(argument: ast.expr) -> bool:
-    """Whether a file that is opened so may be written."""
+    """Whether an argument is an open mode for writing."""
     if isinstance(argument, ast.Constant):
         letters = set(str(argument.value))
         return letters <= set("rwaxbt+") and bool(letters & set("wax+"))
@@ -477,7 +478,7 @@ def _base(call: ast.Call) -> str:
 
 
 def writes(text: str) -> Iterator[tuple[int, str]]:
-    """Where a text of Python may write a file, as far as its calls tell."""
+    """The calls in a Python source that may write a file, with their lines."""
     for call in ast.walk(ast.parse(text)):
         if not isinstance(call, ast.Call):
             continue
@@ -488,7 +489,7 @@ def writes(text: str) -> Iterator[tuple[int, str]]:
             yield call.lineno, ast.unparse(call.func)
 
 
-def test_files_are_written_in_one_place() -> None:
+def test_files_are_written_in_one_module() -> None:
     package = ROOT / "popgraph"
     found = [
         f"{path.relative_to(package)}:{line}: {what}"
@@ -518,5 +519,5 @@ def test_files_are_written_in_one_place() -> None:
         "array.tofile(path)",
     ],
 )
-def test_other_ways_of_writing_are_seen(text: str) -> None:
+def test_other_writers_are_detected(text: str) -> None:
     assert list(writes(text))

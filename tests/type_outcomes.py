@@ -1,4 +1,4 @@
-"""What becomes of an operator in each version and element type: measured, not claimed."""
+"""Measures whether each operator, version and element type is computed correctly."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.every_type import BY_ONNX_NAME, Trial, element, schemas, trials, vari
 from tests.onnx_reference import run_onnx
 
 DIGITS = {"f64": 1e-7, "f32": 1e-4, "f16": 4e-3, "bf16": 3e-2, "f8e8m0": 0.0}
-"""By how much results may differ; of floats of eight bits and fewer, by two of their steps."""
+"""Tolerances by type; floats of 8 bits or fewer may differ by two of their `STEPS`."""
 STEPS = {"f8e4m3fn": 0.25, "f8e4m3fnuz": 0.25, "f8e5m2": 0.5, "f8e5m2fnuz": 0.5, "f4e2m1": 0.5}
 TOGETHER = 40
-"""How many trials are one model in C."""
+"""Trials that are compiled to C as one model."""
 
 
 COMPLEX = ("complex64", "complex128")
-"""They are moved, not computed; onnx's reference drops imaginary parts in Resize."""
+"""Complex types are moved, not computed; onnx's reference drops imaginary parts in Resize."""
 STRING = ("string",)
 NARROW = (
     *("bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"),
@@ -50,18 +50,18 @@ NOT_COMPUTED: dict[str, tuple[tuple[str, ...], str]] = {
         "onnx's reference interpolates neither strings nor imaginary parts",
     ),
 }
-"""The types of an operator that are refused, or computed unlike onnx's reference, and why."""
+"""The types of an operator that are refused or differ from onnx's reference, and the reason."""
 
 
 def excuse(operator: str, type_: str) -> str:
-    """Why a type of an operator is not computed as onnx's reference would, or nothing."""
+    """Reason why a type of an operator differs from onnx's reference, or an empty text."""
     types, why = NOT_COMPUTED.get(operator, ((), ""))
     return why if element(type_) in types else ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a trial on a backend, and why."""
+    """The outcome of a trial on a backend, and its reason."""
 
     trial: Trial
     status: Status
@@ -73,7 +73,7 @@ def is_bad(outcome: Outcome) -> bool:
 
 
 def admitted(schema: OpSchema) -> tuple[str, list[str]]:
-    """The type variable of the first input, or of the first output, with the types it may be."""
+    """The type variable of the first input or output, with its admitted types."""
     formals = [*schema.inputs, *schema.outputs]
     known = variables(schema)
     name = next((one.type_str for one in formals if one.type_str in known), "")
@@ -81,7 +81,7 @@ def admitted(schema: OpSchema) -> tuple[str, list[str]]:
 
 
 def first_types(names: Container[tuple[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
-    """By operator, the types of its first input, and why those are not computed that are not."""
+    """By operator, the types of its first input, each with the reason why it fails, if any."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for schema in schemas():
         key = (schema.domain, schema.name)
@@ -95,7 +95,7 @@ def first_types(names: Container[tuple[str, str]]) -> dict[tuple[str, str], dict
 
 
 def _why_not(schema: OpSchema, variable: str, type_: str) -> str | None:
-    """Why a type is not computed, in few words; "" if it is right, None if nothing tells."""
+    """A short reason why a type fails; "" if it passes, None without a trial."""
     outcome = measured(schema, variable, type_, "reference")
     if outcome is None:
         return None
@@ -103,7 +103,7 @@ def _why_not(schema: OpSchema, variable: str, type_: str) -> str | None:
 
 
 def short(type_: str) -> str:
-    """`f32` for `tensor(float)`, `seq` for sequences of whatever."""
+    """`f32` for `tensor(float)`, `seq` for sequences of any type."""
     if not type_.startswith("tensor("):
         return type_.partition("(")[0]
     row = BY_ONNX_NAME.get(element(type_))
@@ -111,13 +111,13 @@ def short(type_: str) -> str:
 
 
 def judged(trial: Trial) -> dict[str, Any] | str:
-    """What must come out, or why nothing says so."""
+    """The expected results, or the reason why the reference has none."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             store = WeightStore()
             return run_onnx(import_model(trial.judge, store), trial.judged, store)
-    except Exception as error:  # of whatever kind: onnx's reference raises all there are
+    except Exception as error:  # onnx's reference raises all kinds of exceptions.
         return f"{type(error).__name__}: {error}"
 
 
@@ -127,22 +127,22 @@ def tried(trial: Trial, backend: str) -> Outcome:
         found = popgraph.compile(trial.model, backend=backend)(trial.given)
     except PopgraphError as error:
         return Outcome(trial, Status.REFUSED, error.what)
-    except Exception as error:  # whatever it is: that is what is measured
+    except Exception as error:  # Any exception is an outcome.
         return Outcome(trial, Status.FAILED, f"{type(error).__name__}: {error}")
     return compared(trial, found)
 
 
 def in_c(trials: Iterable[Trial]) -> Iterator[Outcome]:
-    """The outcomes in C of trials that compute, many of them compiled together."""
+    """The outcomes in C; many trials are compiled as one model."""
     for batch in batches(list(trials)):
         try:
             yield from _together(batch)
-        except Exception:  # of whatever kind: one of them is to blame
+        except Exception:  # One trial fails; each is tried alone.
             yield from (tried(trial, "c") for trial in batch)
 
 
 def batches(trials: Sequence[Trial]) -> Iterator[Sequence[Trial]]:
-    """What can be one model: trials that are written in the same versions of operators."""
+    """Groups of trials with the same opset versions, which can be one model."""
     alike: dict[Any, list[Trial]] = {}
     for trial in trials:
         versions = tuple((one.domain, one.version) for one in trial.model.opset_import)
@@ -172,7 +172,7 @@ def _together(batch: Sequence[Trial]) -> Iterator[Outcome]:
 
 
 def measured(schema: OpSchema, variable: str, type_: str, backend: str) -> Outcome | None:
-    """The outcome of the first model that computes, or that of the first one; None without any."""
+    """The outcome of the first model that computes, else of the first; None without models."""
     first = None
     for one in trials(schema, variable, type_):
         found = tried(one, backend)
@@ -196,11 +196,11 @@ def compared(trial: Trial, found: Mapping[str, Any]) -> Outcome:
 
 
 ROUGH = frozenset({"BlackmanWindow", "HammingWindow", "HannWindow"})
-"""Operators that are computed in single precision whatever type comes out, and cut off."""
+"""Operators that compute in f32 for any result type, and truncate."""
 
 
 def differs(found: Any, wanted: Any, rough: bool = False) -> str:
-    """How a result differs from what it must be, which may be of a wider type, or nothing."""
+    """The difference from the expected result, possibly of a wider type, or an empty text."""
     if isinstance(wanted, list | tuple):
         if not isinstance(found, list | tuple) or len(found) != len(wanted):
             return f"{found!r}, not {wanted!r}"

@@ -1,4 +1,4 @@
-"""The IR in docs/how-it-works.md: `python -m tests.walkthrough` writes it anew."""
+"""Writes the IR in docs/how-it-works.md: `python -m tests.walkthrough`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NETWORK = re.compile(r"^```pgraph\n# (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL
 SHOWN = re.compile(
     r"^```(mlir|diff)\n(// (\S+) after (\S+?)(?:: (\S+))?\n)(.*?)^```", re.MULTILINE | re.DOTALL
 )
-"""`// net.pgraph after some-pass: fma`: a graph, or a kernel whose name begins like this."""
+"""A block `// net.pgraph after some-pass: fma`: a graph, or a kernel with this name prefix."""
 MACHINE = "avx2"
-"""Eight lanes: small enough to read, and the same page wherever it is written."""
+"""A fixed machine of eight lanes, so that the page is short and the same everywhere."""
 
 Texts = dict[str, str]
-"""The text of a module's graph, whose name is empty, and of its kernels by name."""
+"""Texts of a module's kernels by name; the graph has the empty name."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ def steps_of(network: str) -> dict[str, tuple[Texts, Texts]]:
 
 
 def page(text: str) -> str:
-    """The page with the IR that the compiler writes today."""
+    """The page with the current IR."""
     networks = dict(NETWORK.findall(text))
 
     def current(found: re.Match[str]) -> str:

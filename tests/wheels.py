@@ -17,13 +17,13 @@ PYTHON = re.compile(r"Programming Language :: Python :: (3\.\d+)")
 
 
 def promised() -> list[str]:
-    """The versions of Python that the metadata name."""
+    """The versions of Python in the metadata."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return [found[1] for one in project["classifiers"] if (found := PYTHON.fullmatch(one))]
 
 
 def interpreter(version: str) -> str | None:
-    """A Python of a version: on the path, or one that pyenv keeps."""
+    """A Python interpreter of a version, on the path or from pyenv."""
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     places = [shutil.which(f"python{version}"), *kept.glob(f"{version}.*/bin/python")]
     return next((str(place) for place in places if place and _is(str(place), version)), None)
@@ -36,15 +36,15 @@ def _is(python: str, version: str) -> bool:
 
 
 def first_program() -> str:
-    """The program that the README begins with."""
+    """The first program of the README."""
     return (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
 
 
 def run(*command: str | Path, folder: Path) -> str:
-    """What a command prints; its failure ends the check."""
-    apart = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    """The output of a command; exits if it fails."""
+    clean = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
-        list(map(str, command)), cwd=folder, env=apart, capture_output=True, text=True, check=False
+        list(map(str, command)), cwd=folder, env=clean, capture_output=True, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
@@ -52,7 +52,7 @@ def run(*command: str | Path, folder: Path) -> str:
 
 
 def check(python: str, distribution: Path, folder: Path) -> Iterator[str]:
-    """Installs a distribution where nothing else is, and uses it as the README does."""
+    """Installs a distribution in an empty environment, and runs the README's program."""
     run(python, "-m", "venv", folder / "venv", folder=folder)
     own = folder / "venv/bin/python"
     run(own, "-m", "pip", "install", "--quiet", distribution, folder=folder)
@@ -64,7 +64,7 @@ def check(python: str, distribution: Path, folder: Path) -> Iterator[str]:
 
 
 def main(folder: Path) -> int:
-    """Checks every distribution with every promised Python; says which are not here."""
+    """Checks every distribution with every promised Python, and reports missing interpreters."""
     run(sys.executable, "-m", "build", "--outdir", folder / "dist", ROOT, folder=folder)
     files = sorted((folder / "dist").iterdir())
     print(run(sys.executable, "-m", "twine", "check", "--strict", *files, folder=folder), end="")
@@ -77,8 +77,8 @@ def main(folder: Path) -> int:
             continue
         for file in files:
             with tempfile.TemporaryDirectory() as place:
-                told = "; ".join(check(python, file, Path(place)))
-            print(f"Python {version}, {file.name}: {told}", flush=True)
+                summary = "; ".join(check(python, file, Path(place)))
+            print(f"Python {version}, {file.name}: {summary}", flush=True)
     return int(failed)
 
 

@@ -17,15 +17,15 @@ TESTS = (
     "tests/dialects/test_text_fuzz.py",
     "tests/passes/test_cases.py",
     "tests/test_extend.py",
-    "tests/test_front_doors.py",
+    "tests/test_entry_points.py",
     "tests/test_nesting.py",
     "tests/test_package.py::test_stock_xdsl_opt_runs_its_own_passes_and_ours",
 )
-"""They print and parse every level, run every pass, and compile from every kind of model."""
+"""Tests that print and parse every level, run every pass, and compile every kind of model."""
 
 
 def promised() -> tuple[str, str]:
-    """The oldest release that the metadata admit, and the first that they do not."""
+    """The version range of the metadata: the first admitted and the first excluded release."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     (found,) = filter(None, (re.fullmatch(r"xdsl>=([\d.]+),<([\d.]+)", one) for one in needed))
     return found[1], found[2]
@@ -40,7 +40,7 @@ def installed(requirement: str, folder: Path) -> str:
 
 
 def passes_with(folder: Path) -> bool:
-    """Whether the tests pass when they find xDSL in this folder first."""
+    """Whether the tests pass with the xDSL of a folder."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
         "POPGRAPH_CACHE_DIR": str(folder / "cache"),

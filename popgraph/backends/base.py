@@ -12,7 +12,7 @@ import numpy as np
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
-from popgraph.support.given import as_array, check_names, fitted
+from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.shapes import Shape, text
 from popgraph.support.sizes import Size
 
@@ -59,7 +59,7 @@ class Executable(ABC):
         Outputs may overwrite the inputs in `donate`, which the caller must not use any more.
         """
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         """Runs `count` steps in sequence; inputs and outputs are stacked along a leading axis."""
         runs = [
             self.run({name: array[at] for name, array in inputs.items()}) for at in range(count)

@@ -70,7 +70,7 @@ class KnownModel:
         """The inputs whose values the signature must include, too, to select a program."""
         return ()
 
-    def note_undecided(self, signature: object, names: Sequence[str]) -> None:
+    def note_structural(self, signature: object, names: Sequence[str]) -> None:
         """Records that calls of this signature are selected by these inputs' values, too."""
 
     def remember(self, signature: object, program: Executable) -> None:
@@ -230,7 +230,7 @@ class Backend(ABC):
         """A text of the module for keys: it differs if the programs may differ."""
         return str(module)
 
-    def build_again(
+    def load_cached(
         self, key: Key, weights: WeightStore, threads: int = 1, *, is_told: bool = False
     ) -> Executable | None:
         """The executable cached under a key; repeats its notices unless `is_told`."""

@@ -22,7 +22,7 @@ from popgraph.cli.report import show_error
 from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 from popgraph.support.ranks.launched import is_launched
-from popgraph.support.signals import ending_at_once
+from popgraph.support.signals import terminating_on_sigint
 from popgraph.support.spelling import as_options
 
 COMMANDS = (
@@ -220,12 +220,12 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 50)
     if VARIABLE in os.environ:
         answer()
-    with ending_at_once():
+    with terminating_on_sigint():
         command = typer.main.get_command(app)
     if not is_launched():
         command(prog_name="popgraph")
         return
-    from popgraph.support.ranks.world import ending_together
+    from popgraph.support.ranks.world import ending_all_ranks
 
-    with ending_together():
+    with ending_all_ranks():
         command(prog_name="popgraph")

@@ -54,13 +54,13 @@ def command(
     with status 1 if a culprit is found.
     """
     from popgraph.cli import models
-    from popgraph.measure.bisect import bisect, here
+    from popgraph.measure.bisect import bisect, options_here
 
     models.check_place(output, "--output")
     module, compilation, training = models.opened(model, dim, value, train=train)
     wanted = replace(options(winograd, schedule, Switch.OFF, passes=extra), training=training)
     compilation.weights.own()
-    found = bisect(module, compilation, here(wanted, threads), seed=seed)
+    found = bisect(module, compilation, options_here(wanted, threads), seed=seed)
     if found is None:
         typer.echo("no pass breaks this model, nor does the generated C")
         return

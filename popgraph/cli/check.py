@@ -95,13 +95,13 @@ def _refused(filename: str, text: str, document: Document) -> Iterator[Diagnosti
     """Nodes that are valid ONNX but cannot be compiled: one warning per cause."""
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
     from popgraph.passes.onnx.diagnose import diagnose
-    from popgraph.support.errors import together
+    from popgraph.support.errors import combined
 
     for module in document.graphs.values():
         refused = diagnose(module, document.weights).refused
         if not refused:
             continue
-        error = together(refused)
+        error = combined(refused)
         for one in error.errors if isinstance(error, ErrorGroup) else (error,):
             span = _place(text, one.where)
             shown = str(PopgraphError(one.what, f"{filename}:{span.line}, {one.where}", one.hint))

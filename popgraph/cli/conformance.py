@@ -91,14 +91,14 @@ def command(
 
 @contextmanager
 def _cases(suites: list[Path], only: str) -> Iterator[list[Case]]:
-    from popgraph.conformance.cases import all_cases, like
+    from popgraph.conformance.cases import all_cases, matching
     from popgraph.conformance.suites import opened
 
     if not suites:
-        yield like(only, all_cases())
+        yield matching(only, all_cases())
         return
     with opened(suites) as cases:
-        yield like(only, cases)
+        yield matching(only, cases)
 
 
 def _outcomes(backend: On, cases: list[Case], jobs: int, limit: float) -> list[Outcome]:

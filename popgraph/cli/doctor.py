@@ -51,16 +51,16 @@ def command(
 def _of_model(path: Path, dim: list[str] | None, value: list[str] | None) -> None:
     from popgraph.cli import models
     from popgraph.passes.onnx.diagnose import diagnose
-    from popgraph.support.errors import together
+    from popgraph.support.errors import combined
 
     module, compilation, _ = models.opened(path, dim, value, static=False)
     found = diagnose(module, compilation.weights)
-    typer.echo(_told(found))
+    typer.echo(_node_table(found))
     if found.refused:
-        raise together(found.refused)
+        raise combined(found.refused)
 
 
-def _told(found: Diagnosis) -> str:
+def _node_table(found: Diagnosis) -> str:
     """Counts of nodes, and a row per reason for which Python computes some."""
     from popgraph.passes.onnx.diagnose import kinds
     from popgraph.support.tables import table

@@ -129,7 +129,7 @@ def command(
     sizes, inputs = sizes_of(module), _inputs(module, made, given)
     vectors = []
     if not sizes:
-        vectors.append(_vector(request.copied(), inputs, exporter.steps))
+        vectors.append(_vector(request.copy(), inputs, exporter.steps))
     models.lower_to_sizes(request, model, dim, value, train=train)
     sizes = sizes_of(module)  # It is known by now which number each one begins at.
     for numbers in _numbers(sizes):
@@ -177,10 +177,10 @@ def _vector(
     shapes = {name: inputs[name].shape for name in executable.inputs}
     named = {size.name: number for size, number in zip(sizes, numbers, strict=True)}
     ends = with_sizes(shapes, sizes, named)
-    fronts = {
+    slices = {
         name: inputs[name][tuple(slice(0, end) for end in shape)] for name, shape in ends.items()
     }
-    given = executable.fitted(fronts)
+    given = executable.fitted(slices)
     for _ in range(steps):
         outputs = executable.run(given)
     return Vector(given, outputs, numbers)

@@ -76,7 +76,7 @@ def command(
         unknown = f"{error.what}: {error.hint}"
     else:
         request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
-        found = replace(found, cost=cost_of(request.copied()))
+        found = replace(found, cost=cost_of(request.copy()))
         if measure and found.cost is not None:
             found = replace(found, time=time_of(module, compilation, made, threads, found.cost))
     if as_json:

@@ -14,8 +14,8 @@ from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError, UnsizedError
 from popgraph.support.files import MODELS
 from popgraph.support.garbage import while_importing
-from popgraph.support.reading import no_such
-from popgraph.support.writing import replaceable, write_text
+from popgraph.support.reading import no_such_file
+from popgraph.support.writing import is_writable, write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -44,7 +44,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise ModelError("this is a folder, not a model", str(path))
     if not path.is_file():
-        raise ModelError(no_such(path), str(path))
+        raise ModelError(no_such_file(path), str(path))
     if path.suffix not in MODELS:
         raise ModelError(
             f"{path.suffix or 'a file without a suffix'} is not a model format",
@@ -143,7 +143,7 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
     if path.suffix == ".pgraph" and path.is_file():
         task = task_of(load_text(path))
     else:
-        load(path)  # Whatever is wrong with the file itself is told first.
+        load(path)  # Mistakes in the file itself are reported first.
     if task is None or task.rule is None:
         missing = "optimizer" if task else "`train` section"
         example = (
@@ -353,11 +353,11 @@ def program_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Ite
 
 def _call_text(call: KnownCall) -> str:
     """`shape = 2,3, x: [N, 2], N 1..64; 1 thread`."""
-    from popgraph.support.sizes import named
+    from popgraph.support.sizes import symbolic_shape
 
     values = [f"{name} = {_value_text(value)}" for name, value in call.values.items()]
     shapes = [
-        f"{name}: [{', '.join(map(str, named(name, tuple(shape), call.sizes)))}]"
+        f"{name}: [{', '.join(map(str, symbolic_shape(name, tuple(shape), call.sizes)))}]"
         for name, shape in call.shapes.items()
         if name not in call.values
     ]
@@ -400,7 +400,7 @@ def check_place(path: Path, option: str) -> None:
         raise typer.BadParameter(f"{str(path)!r} is a folder", param_hint=option)
     if not path.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {str(path.parent)!r}", param_hint=option)
-    if not replaceable(path):
+    if not is_writable(path):
         raise typer.BadParameter(f"{str(path)!r} cannot be written", param_hint=option)
 
 
@@ -430,7 +430,7 @@ def given(
 
     Names are checked before files are read, and types before anything is compiled.
     """
-    from popgraph.support.given import check_names
+    from popgraph.support.inputs import check_names
 
     types, also = _input_types(module)
     numbers = values(texts, specs_of(module))
@@ -441,7 +441,7 @@ def given(
     return _fitted(arrays, {**types, **also})
 
 
-def known_given(
+def parse_inputs(
     specs: Mapping[str, TensorSpec],
     files: Mapping[str, str],
     texts: Iterable[str],
@@ -450,7 +450,7 @@ def known_given(
 ) -> dict[str, Array]:
     """The same for a cached program, whose model is not loaded."""
     from popgraph.support.dtypes import from_numpy
-    from popgraph.support.given import check_names
+    from popgraph.support.inputs import check_names
 
     numbers = values(texts, specs)
     check_names({**files, **numbers}, specs, complete=complete)
@@ -493,7 +493,7 @@ def _fitted(arrays: Mapping[str, Array], types: Mapping[str, Attribute]) -> dict
 
 def _converted(name: str, array: Array, dtype: DType) -> Array:
     """Converts an array to the element type of the model; a note says so."""
-    from popgraph.support.given import fitted
+    from popgraph.support.inputs import fitted
 
     found = fitted(name, array, dtype)
     if found.dtype != array.dtype:
@@ -508,13 +508,13 @@ def check_outputs(module: ModuleOp, compilation: Compilation, names: Collection[
     from popgraph.backends.reference import output_types
     from popgraph.dialects.levels import ONNX, level_of
     from popgraph.dialects.onnx.containers import model_of
-    from popgraph.support import given
+    from popgraph.support.inputs import check_outputs
 
     if level_of(module) == ONNX:
         known: Sequence[str] = model_of(module).graph.output_names
     else:
         known = [name for name, _ in output_types(module, compilation.weights)]
-    given.check_outputs(names, known)
+    check_outputs(names, known)
 
 
 def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:

@@ -206,7 +206,7 @@ def _onnx(
         (
             row.title,
             _ranges(row.versions),
-            f"{row.way}, {row.bringer}" if row.bringer else row.way,
+            f"{row.way}, {row.provider_of}" if row.provider_of else row.way,
             "yes" if row.way.is_compiled else "no",
             types.get(row.title, _families(row.types)),
             *(measured.get(row.title, ("", "")) if last[row.title] is row else ("", ""))[

@@ -133,20 +133,20 @@ def command(
     hosted = models.is_hosted(module, trained=training is not None)
     if not lowered:
         trained = training is not None  # Such models have steps, but no training.
-        notes = print_steps.step_lines(request.copied()) if hosted and not trained else ()
+        notes = print_steps.step_lines(request.copy()) if hosted and not trained else ()
         lines = [*notes, *models.program_lines(model, module, compilation), str(module)]
-        show(Asked(at, None, (), elide=elide).shown("\n".join(lines)))
+        show(PrintRequest(at, None, (), elide=elide).shown("\n".join(lines)))
         return
     if sizes_of(module):  # A program that runs for some sizes only is not to be looked at.
-        trial = replace(request.copied(), backend=DEFAULT)
+        trial = replace(request.copy(), backend=DEFAULT)
         models.lower_to_sizes(trial, model, dim, value, train=train)
-    asked = Asked(at, stop_after, print_after or (), tuple(diff), elide)
+    asked = PrintRequest(at, stop_after, print_after or (), tuple(diff), elide)
     texts = print_steps.lowered_steps if hosted else print_steps.lowered_whole
     show("\n".join(asked.shown(text) for text in texts(request, asked.text)))
 
 
 @dataclass
-class Asked:
+class PrintRequest:
     """The output requested for a module while it is lowered."""
 
     at: Level

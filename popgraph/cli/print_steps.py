@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+from xdsl.ir import SSAValue
 
 from popgraph.backends.reference import signature
 from popgraph.compiler import BuildRequest, interface_of
+from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.types import describe
 from popgraph.hosted import HostedModel
-from popgraph.hosted.step_lines import step_line
-from popgraph.measure.inputs import made_up_inputs
-from popgraph.measure.steps import RanSegment, run_steps, segment_request
-from popgraph.passes.onnx.partition import Segment, Step
+from popgraph.measure.inputs import random_inputs
+from popgraph.measure.recorded_steps import RanSegment, run_steps, segment_request
+from popgraph.passes.onnx.partition import HostStep, Segment, Step, read_by, why_hosted
 from popgraph.support.errors import NeedsHostError
 
 Text = Callable[[BuildRequest], str]
@@ -45,9 +47,9 @@ def lowered_whole(request: BuildRequest, text: Text) -> Iterator[str]:
     try:
         yield text(request)
     except NeedsHostError as error:
-        if not request.splits:
+        if not request.may_split:
             raise
-        yield from lowered_steps(request.whole(error), text, error)
+        yield from lowered_steps(request.before_lowering(error), text, error)
 
 
 def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, str]:
@@ -59,7 +61,7 @@ def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, 
             return {step: text(one) for step, one in wanted}
         except NeedsHostError:
             pass  # It is split when it runs.
-    ran = run_steps(request, model, made_up_inputs(request.module))
+    ran = run_steps(request, model, random_inputs(request.module))
     found = [one for one in ran if isinstance(one, RanSegment)]
     return {one.step: _for_what_it_got(request, model, one) + text(one.request) for one in found}
 
@@ -75,3 +77,26 @@ def _for_what_it_got(request: BuildRequest, model: HostedModel, ran: RanSegment)
 
 def _is_static(request: BuildRequest) -> bool:
     return interface_of(request.module, request.compilation.weights, request.role.known) is None
+
+
+MAX_OPERATORS = 6
+"""Most operators of a segment to name in a line."""
+
+
+def step_line(number: int, step: Step) -> str:
+    """Describes a step in one line: its kind, operators, inputs and outputs."""
+    if isinstance(step, HostStep):
+        does = f"in Python: {step.op.op_type} ({why_hosted(step.op)})"
+        given: list[SSAValue] = list(read_by(step.op))
+        made: list[SSAValue] = list(step.op.results)
+    else:
+        names = list(dict.fromkeys(op.op_type for op in step.nodes))
+        does = ", ".join([*names[:MAX_OPERATORS], *(["..."] if names[MAX_OPERATORS:] else [])])
+        does = f"compiled: {does}"
+        given, made = list(step.inputs.values()), list(step.outputs.values())
+    return f"step {number + 1}, {does}; {_described(given)} -> {_described(made)}"
+
+
+def _described(values: Iterable[SSAValue]) -> str:
+    texts = [f"{value_name(value)}: {describe(value.type)}" for value in dict.fromkeys(values)]
+    return ", ".join(texts) or "nothing"

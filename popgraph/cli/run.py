@@ -125,7 +125,7 @@ def command(
         given = models.given(module, files, value or (), complete=not random)
         runner = runner or compiled(*how)
     else:
-        given = models.known_given(runner.inputs, files, value or (), complete=not random)
+        given = models.parse_inputs(runner.inputs, files, value or (), complete=not random)
     if random:
         given = {**_made_up(runner, seed, given, models.sizes(dim or ())), **given}
     _show(runner(given), keep)
@@ -204,7 +204,7 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
     import numpy as np
 
     from popgraph.support.array_bytes import npy
-    from popgraph.support.given import check_outputs
+    from popgraph.support.inputs import check_outputs
 
     check_outputs(keep, results)
     no_arrays = [name for name in keep if not isinstance(results[name], np.ndarray)]

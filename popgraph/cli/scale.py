@@ -13,7 +13,7 @@ import typer
 from popgraph.cli.options import Dimensions, Folders, ModelFile, Threads, Values
 
 if TYPE_CHECKING:
-    from popgraph.measure.scale import Prediction, Step, Trained
+    from popgraph.measure.scale import MeasuredTraining, Prediction, Step
     from popgraph.passes.options import Training
     from popgraph.support.ranks.communicator import Communicator
 
@@ -73,7 +73,7 @@ def command(
     the measured time.
     """
     from popgraph.cli import models
-    from popgraph.measure.scale import Network, Trained, efficiency_chart, predictions
+    from popgraph.measure.scale import MeasuredTraining, Network, efficiency_chart, predictions
     from popgraph.passes.options import Options
     from popgraph.support.charts.svg import svg
     from popgraph.support.ranks.world import world
@@ -84,24 +84,26 @@ def command(
             models.check_place(path, option)
     networks = {
         f"{text}bit/s": Network(
-            _number(text, _RATES, "--bandwidth") / 8,
-            _number(latency, _TIMES, "--latency"),
-            _number(addition, _RATES, "--addition") / 8,
+            _quantity(text, _RATES, "--bandwidth") / 8,
+            _quantity(latency, _TIMES, "--latency"),
+            _quantity(addition, _RATES, "--addition") / 8,
         )
         for text in bandwidth.split(",")
     }
-    size = int(_number(bucket, _SIZES, "--bucket"))
+    size = int(_quantity(bucket, _SIZES, "--bucket"))
     module, compilation, training = models.opened(model, dim, value, train=True, assumed=True)
     assert training is not None, "a step of training was asked for"
-    training = _telling(training, type_)
-    trained = Trained(module, compilation, Options(training=training, bucket_bytes=size), threads)
+    training = _with_message_type(training, type_)
+    trained = MeasuredTraining(
+        module, compilation, Options(training=training, bucket_bytes=size), threads
+    )
     here = world()
     if here.size > 1:
         typer.echo(_compared(trained, here, rounds))
         return
     step = trained.measured(rounds)
     found = {name: predictions(step, network, ranks) for name, network in networks.items()}
-    typer.echo(_told(step, found))
+    typer.echo(_summary(step, found))
     if json_file is not None:
         write_text(json_file, json.dumps(_numbers(step, networks, found), indent=1) + "\n")
     if svg_file is not None:
@@ -109,11 +111,11 @@ def command(
         write_text(svg_file, svg(efficiency_chart(title, found)) + "\n")
 
 
-def _telling(training: Training, type_: str) -> Training:
+def _with_message_type(training: Training, type_: str) -> Training:
     return replace(training, optimizer=replace(training.optimizer, message_type=type_))
 
 
-def _number(text: str, units: dict[str, Any], option: str) -> float:
+def _quantity(text: str, units: dict[str, Any], option: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if found is None or found[2] not in units or not float(found[1]):
         listed = ", ".join(f"5{unit}" for unit in units)
@@ -121,7 +123,7 @@ def _number(text: str, units: dict[str, Any], option: str) -> float:
     return float(found[1]) * float(units[found[2]])
 
 
-def _told(step: Step, found: dict[str, list[Prediction]]) -> str:
+def _summary(step: Step, found: dict[str, list[Prediction]]) -> str:
     from popgraph.support.amounts import bytes_text, counted
     from popgraph.support.tables import table
 
@@ -163,7 +165,7 @@ def _numbers(step: Step, networks: Any, found: dict[str, list[Prediction]]) -> d
     }
 
 
-def _compared(trained: Trained, here: Communicator, rounds: int) -> str:
+def _compared(trained: MeasuredTraining, here: Communicator, rounds: int) -> str:
     """Compares the predicted step with the measured one on the ranks of this job."""
     from popgraph.measure.scale import SAMPLE_BYTES, measured_here, network_here
     from popgraph.support.amounts import bytes_text

@@ -14,7 +14,7 @@ from popgraph.cli.options import Folders, IndicesChoice, Threads, Values, existi
 from popgraph.cli.report import note
 from popgraph.cli.run import BackendChoice
 from popgraph.support.garbage import while_importing
-from popgraph.support.signals import ending_at_once
+from popgraph.support.signals import terminating_on_sigint
 from popgraph.support.step_options import STEP_OPTIONS
 
 if TYPE_CHECKING:
@@ -222,12 +222,11 @@ def command(
     """
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
     # Python may lose Ctrl-C during an import.
-    with ending_at_once(), while_importing():
+    with terminating_on_sigint(), while_importing():
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
         from popgraph.support.ranks.world import world
-        from popgraph.training.callbacks import Callback
-        from popgraph.training.log import Log
+        from popgraph.training.callbacks import Callback, Log
         from popgraph.training.tensorboard import TensorBoard
         from popgraph.training.trainer import Trainer
 
@@ -271,7 +270,7 @@ def command(
     if value:
         trainer.values.update(models.values(value, models.specs_of(trainer.module)))
     held_out = None if validation is None else _held_out(validation)
-    with _interruptions_told(None):
+    with _report_interruptions(None):
         trainer.prepare(arrays, batch=batch)
     is_first = world().is_first
     for name, told in trainer.converted.items() if is_first else ():
@@ -289,7 +288,7 @@ def command(
         callbacks.append(TensorBoard(tensorboard))
     if (view or report is not None) and is_first:
         callbacks.append(TrainingPage(report, view, model.name, typer.echo))
-    with screen(epochs, curves) as shown, _interruptions_told(checkpoint):
+    with screen(epochs, curves) as shown, _report_interruptions(checkpoint):
         trainer.fit(
             arrays,
             epochs=epochs,
@@ -321,7 +320,7 @@ def _checked(found: Check) -> None:
 
 
 @contextmanager
-def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
+def _report_interruptions(checkpoint: Path | None) -> Iterator[None]:
     """Reports an interruption, and exits with the code of the signal."""
     try:
         yield

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from popgraph.support.charts.text import spans, text
-from popgraph.support.pace import Pace
+from popgraph.support.pace import RateLimit
 from popgraph.support.progress import is_terminal, silence
 from popgraph.training.callbacks import Callback, Trained
-from popgraph.training.history import History, Row, measured, told
+from popgraph.training.history import History, Row, format_measurement, measurement_names
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -35,7 +35,9 @@ class Screen(Callback):
         self._epochs, self._curves = epochs, curves
 
     def on_epoch(self, trainer: Trained, row: Row) -> None:
-        numbers = [f"{name} {told(name, row[name])}" for name in measured(row)]
+        numbers = [
+            f"{name} {format_measurement(name, row[name])}" for name in measurement_names(row)
+        ]
         print(f"epoch {int(row['epoch'])}/{self._epochs}  {'  '.join(numbers)}", flush=True)
 
     def on_end(self, trainer: Trained) -> None:
@@ -50,17 +52,17 @@ class Terminal(Screen):
         super().__init__(epochs, curves)
         self._progress, self._live = progress, live
         self._task = progress.add_task("", total=None)
-        self._pace = Pace(DRAWN_EVERY)
+        self._pace = RateLimit(DRAWN_EVERY)
 
     def on_start(self, trainer: Trained) -> None:
         self._progress.update(self._task, total=trainer.planned)
 
     def on_step(self, trainer: Trained, row: Row) -> None:
-        loss = measured(row)[0]
+        loss = measurement_names(row)[0]
         text = f"epoch {int(row['epoch'])}/{self._epochs}  {loss} {row[loss]:.5f}"
         self._progress.update(self._task, advance=1, description=text)
         if self._curves and self._pace.is_due():
-            with self._pace.kept():
+            with self._pace.measured():
                 self._draw(trainer.history)
 
     def on_end(self, trainer: Trained) -> None:

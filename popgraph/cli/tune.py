@@ -73,7 +73,7 @@ def command(
     tuning = Tuner(module, compilation, options, threads, few)
     tuning.measure(seconds)
     tuning.decide(seconds / 2)
-    rows = [each.row() for each in tuning.contenders]
+    rows = [each.row() for each in tuning.contractions]
     path = backend_named(DEFAULT).tools.keep_measured(rows)
     if output is not None:
         write_text(output, text_of(rows))
@@ -86,13 +86,13 @@ def text(model: str, tuning: Tuner) -> str:
     from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = [("before us", "after us", "before / after", "which", "now")]
-    for each in sorted(tuning.contenders, key=lambda each: -each.before):
-        name = ", ".join(each.found.names[:3]) or each.found.text.split(";")[0]
-        more = " ..." * (len(each.found.names) > 3)
+    for each in sorted(tuning.contractions, key=lambda each: -each.before):
+        name = ", ".join(each.candidates.names[:3]) or each.candidates.text.split(";")[0]
+        more = " ..." * (len(each.candidates.names) > 3)
         now = str(each.spec) if each.best else "as it was"
         ratio = each.before / each.after if each.after else 1.0
         times = (f"{each.before / 1e3:9.1f}", f"{each.after / 1e3:8.1f}", f"{ratio:14.2f}")
         rows.append((*times, name + more, now))
     whole = f"{model}: {tuning.before / 1e3:.1f} us before, {tuning.after / 1e3:.1f} us after"
-    refused = "; together they are not faster, so nothing changes" * tuning.in_vain
+    refused = "; together they are not faster, so nothing changes" * tuning.is_slower
     return f"{whole}{refused}\n\n{table(rows)}"

@@ -108,7 +108,7 @@ def command(
     if files:
         _write(files, made())
     elif train or model.suffix != ".onnx":
-        document = made()  # Mistakes are told before a browser opens.
+        document = made()  # Mistakes are reported before a browser opens.
         _serve(lambda: document, browser, None)
     else:
         from popgraph.viewer.sketch import sketch_of

@@ -33,7 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from popgraph.compat import enable
-from popgraph.compat.children import announce, era_told, texts_of_module
+from popgraph.compat.children import announce, era_in_texts, texts_of_module
 from popgraph.compat.libraries import load_operators
 from popgraph.compat.sources import texts_of
 from popgraph.engine.shares import split_steps
@@ -54,13 +54,13 @@ def main() -> None:
 
 def _on_ranks(arguments: list[str]) -> None:
     """Runs a program whose replicas are split among the ranks; the first rank prints."""
-    from popgraph.support.ranks.world import ending_together
+    from popgraph.support.ranks.world import ending_all_ranks
 
     try:
         split_steps()
     except RankError as error:
         sys.exit(str(error))
-    with ending_together():
+    with ending_all_ranks():
         _in_era(arguments)
 
 
@@ -117,7 +117,7 @@ def _begin(program: str, arguments: list[str], folder: str) -> None:
 
 def _enable(era: str | None, texts: Iterable[str]) -> None:
     """Enables PopART as of `era`, or of the first era whose names the program uses."""
-    told = era_told(texts) if era is None else None
+    told = era_in_texts(texts) if era is None else None
     try:
         enable(era or told)
     except popart_exception as error:

@@ -14,13 +14,13 @@ from popgraph.support.errors import ExtensionError
 
 ERA_VARIABLE = "POPGRAPH_COMPAT_ERA"
 """Environment variable with the era of `--era`."""
-TOLD_VARIABLE = "POPGRAPH_COMPAT_TOLD"
+PASSED_ERA_VARIABLE = "POPGRAPH_COMPAT_TOLD"
 """Environment variable with the era of the first program, the default of its children."""
 LOAD_VARIABLE = "POPGRAPH_COMPAT_LOAD"
 """Environment variable with the files of `--load`."""
 
 
-def announce(era: str | None, told: str | None) -> None:
+def announce(era: str | None, passed_era: str | None) -> None:
     """Configures Python processes started later like this one."""
     folder = str(Path(found.__file__).parent)
     held = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -28,7 +28,11 @@ def announce(era: str | None, told: str | None) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([*others, folder])
     if folder not in sys.path:  # multiprocessing hands this list to the processes that it spawns
         sys.path.append(folder)
-    variables = {ERA_VARIABLE: era, TOLD_VARIABLE: told, LOAD_VARIABLE: "\n".join(libraries.LOADED)}
+    variables = {
+        ERA_VARIABLE: era,
+        PASSED_ERA_VARIABLE: passed_era,
+        LOAD_VARIABLE: "\n".join(libraries.LOADED),
+    }
     for variable, value in variables.items():
         os.environ.pop(variable, None)
         if value:
@@ -46,10 +50,10 @@ def enable_here(module: str) -> None:
     enable(os.environ.get(ERA_VARIABLE) or _era_here())
 
 
-def era_told(texts: Iterable[str]) -> str | None:
+def era_in_texts(texts: Iterable[str]) -> str | None:
     """The era of the first text that determines one."""
-    told: Era | None = next(filter(None, map(era_of_program, texts)), None)
-    return None if told is None else told.name
+    passed_era: Era | None = next(filter(None, map(era_of_program, texts)), None)
+    return None if passed_era is None else passed_era.name
 
 
 def texts_of_module(origin: str, arguments: list[str]) -> Iterable[str]:
@@ -62,7 +66,7 @@ def texts_of_module(origin: str, arguments: list[str]) -> Iterable[str]:
 
 def _era_here() -> str | None:
     """The era of this process's program, otherwise that of the first program."""
-    return era_told(_texts_here()) or os.environ.get(TOLD_VARIABLE)
+    return era_in_texts(_texts_here()) or os.environ.get(PASSED_ERA_VARIABLE)
 
 
 def _texts_here() -> Iterable[str]:

@@ -12,12 +12,12 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable
 from popgraph.backends.interface import KnownCall, KnownModel, Shortcuts
 from popgraph.backends.registry import DEFAULT, backend_named
-from popgraph.background import Backlog, Hear, tell_tuned
+from popgraph.background import Backlog, TunedListener, notify_tuned
 from popgraph.compiler.descriptions import description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import Model, load
 from popgraph.compiler.lowering import lower, verify
-from popgraph.compiler.requests import BuildRequest, Make, check_backend
+from popgraph.compiler.requests import BuildRequest, ProgramBuilder, check_backend
 from popgraph.open_model import Call, Interface, Undecided, recalled
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.partition import host_nodes
@@ -88,9 +88,9 @@ def compile(
         module, compilation = load(model, mapped=True, search=chosen.search)
     files = compilation.weights.files
 
-    said = description_of(model, module, chosen)
+    description = description_of(model, module, chosen)
 
-    def kept(interface: Interface, make: Make) -> Make:
+    def kept(interface: Interface, make: ProgramBuilder) -> ProgramBuilder:
         known = shortcuts.remember_open(
             model,
             options,
@@ -100,20 +100,20 @@ def compile(
             asdict(interface),
             request.overridable,
         )
-        return Remembering(model, known, files, make, shortcuts)
+        return ShortcutRecorder(model, known, files, make, shortcuts)
 
     request = BuildRequest(
         module, compilation, chosen, backend, threads, backlog=backlog, bounds=dict(bounds or {})
     )
     with without_collection():
         made = request.runner(kept)
-    made.describe = lambda: said
+    made.describe = lambda: description
     names = made.overriding.names if made.overriding else ()
 
     def keep(program: Executable) -> None:
         shortcuts.remember(model, options, threads, program, files, indices, names)
 
-    tell_tuned(made.static, unless_moved(keep, shortcuts))
+    notify_tuned(made.static, unless_folder_changed(keep, shortcuts))
     return made
 
 
@@ -133,7 +133,7 @@ def admits(model: Model) -> bool:
     return True
 
 
-def unless_moved(keep: Hear, shortcuts: Shortcuts) -> Hear:
+def unless_folder_changed(keep: TunedListener, shortcuts: Shortcuts) -> TunedListener:
     """Drops a program if the process has changed its folder by the time the program is tuned."""
     before = shortcuts.standing()
 
@@ -145,13 +145,13 @@ def unless_moved(keep: Hear, shortcuts: Shortcuts) -> Hear:
 
 
 @dataclass(frozen=True)
-class Remembering:
+class ShortcutRecorder:
     """Builds the programs of an open model, and stores shortcuts to them for other processes."""
 
     model: Model
     known: KnownModel
     files: Mapping[Path, State]
-    make: Make
+    make: ProgramBuilder
     shortcuts: Shortcuts
 
     def __call__(self, call: Call) -> Executable:
@@ -161,9 +161,9 @@ class Remembering:
         try:
             made = self.make(call)
         except Undecided as error:
-            self.known.note_undecided(call.signature, error.names)
+            self.known.note_structural(call.signature, error.names)
             raise
-        tell_tuned(made, unless_moved(partial(self._keep, call), self.shortcuts))
+        notify_tuned(made, unless_folder_changed(partial(self._keep, call), self.shortcuts))
         return made
 
     def _keep(self, call: Call, program: Executable) -> None:

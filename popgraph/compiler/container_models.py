@@ -14,7 +14,7 @@ from popgraph.backends.base import ComputedBy, Executable
 from popgraph.dialects.onnx.open_containers import Length, closed, opened
 from popgraph.open_model import SPECIALISATIONS
 from popgraph.runner import Runner
-from popgraph.support.given import check_names
+from popgraph.support.inputs import check_names
 from popgraph.support.locks import Lock
 
 Lengths: TypeAlias = Mapping[str, Length]
@@ -34,20 +34,20 @@ class ContainerModel:
     """The types of inputs that are sequences or optionals."""
     outputs: Collection[str]
     """The outputs that are sequences or optionals."""
-    taken: Collection[str]
+    input_names: Collection[str]
     """The names of all required inputs."""
-    given: Collection[str]
+    output_names: Collection[str]
     """The names of all outputs, in order."""
-    make: Callable[[Lengths], Runner]
+    build: Callable[[Lengths], Runner]
     """Builds the model of tensors for these lengths."""
-    otherwise: Callable[[], Runner]
+    build_python: Callable[[], Runner]
     """Builds the model that keeps sequences in Python, for any length."""
-    _made: dict[tuple[Length, ...], Runner] = field(default_factory=dict)
-    _other: Runner | None = None
-    _making: Lock = field(default_factory=Lock)
+    _runners: dict[tuple[Length, ...], Runner] = field(default_factory=dict)
+    _python_runner: Runner | None = None
+    _lock: Lock = field(default_factory=Lock)
 
     @property
-    def only(self) -> Runner:
+    def single(self) -> Runner:
         """The model of tensors, built at once if no input is a sequence."""
         made = self._runner({})
         assert made is not None, "one is not too many"
@@ -61,7 +61,8 @@ class ContainerModel:
             return self._python()(inputs, donate=donate)
         made = runner(tensors, donate=donate)
         return {
-            name: closed(name, made) if name in self.outputs else made[name] for name in self.given
+            name: closed(name, made) if name in self.outputs else made[name]
+            for name in self.output_names
         }
 
     def program(self, inputs: Mapping[str, Any]) -> Executable:
@@ -73,14 +74,14 @@ class ContainerModel:
     @property
     def computed_by(self) -> ComputedBy:
         """C or Python, for the runs so far."""
-        with self._making:
-            made = [*self._made.values(), *filter(None, [self._other])]
+        with self._lock:
+            made = [*self._runners.values(), *filter(None, [self._python_runner])]
         return reduce(or_, (runner.computed_by for runner in made), ComputedBy())
 
     def _opened(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Length], dict[str, Any]]:
         """The lengths of the given sequences, and their tensors by program input."""
         if any(name not in inputs for name in self.inputs):
-            check_names(inputs, self.taken)
+            check_names(inputs, self.input_names)
         lengths, tensors = dict[str, Length](), dict[str, Any]()
         for name, value in inputs.items():
             if name in self.inputs:
@@ -93,13 +94,13 @@ class ContainerModel:
     def _runner(self, lengths: Lengths) -> Runner | None:
         """The model for these lengths; None if there are too many."""
         key = tuple(lengths[name] for name in self.inputs)
-        with self._making:
-            if key not in self._made and len(self._made) < SPECIALISATIONS:
-                self._made[key] = self.make(lengths)
-            return self._made.get(key)
+        with self._lock:
+            if key not in self._runners and len(self._runners) < SPECIALISATIONS:
+                self._runners[key] = self.build(lengths)
+            return self._runners.get(key)
 
     def _python(self) -> Runner:
-        with self._making:
-            if self._other is None:
-                self._other = self.otherwise()
-            return self._other
+        with self._lock:
+            if self._python_runner is None:
+                self._python_runner = self.build_python()
+            return self._python_runner

@@ -35,7 +35,7 @@ from popgraph.dialects.program import (
     graphs_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.control import Looping
+from popgraph.dialects.program.control_signatures import Looping
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
 from popgraph.passes.analysis.replace import replace_op
@@ -94,7 +94,7 @@ def between(bound: int) -> tuple[int, ...]:
     return tuple(1 << by for by in range(2, (bound - 1).bit_length()))
 
 
-def agree(
+def check_agreement(
     module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore, number: int
 ) -> None:
     """
@@ -106,7 +106,7 @@ def agree(
     compared.of_modules(module, other)
 
 
-def prove(
+def prove_generality(
     module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore
 ) -> None:
     """
@@ -119,10 +119,10 @@ def prove(
     probes = [*probes_of(bounds).values()]
     comparison = Comparison([*bounds.values()], probes, weights, other_weights)
     comparison.of_modules(module, other)
-    check_flow(module, comparison.ends, comparison.trips)
+    check_size_flow(module, comparison.ends, comparison.trips)
     for graph in callers(module):
         add_size_inputs(graph, sizes_of(module))
-        put_counts(graph, comparison.counts, [*bounds])
+        insert_counts(graph, comparison.counts, [*bounds])
 
 
 @dataclass
@@ -348,7 +348,7 @@ def _powers(
             yield Power(factor, exponents), abs(factor * other / its - 1)
 
 
-def put_counts(
+def insert_counts(
     graph: GraphOp,
     counts: Mapping[Operation, Collection[Power | LastIndex | None]],
     names: Sequence[str],
@@ -379,10 +379,10 @@ def put_counts(
             replace_op(op, made)
         else:
             assert isinstance(user, tile.MapOp | tile.ScatterOp)
-            _read_instead(op, user, number.results[0])
+            _replace_constant(op, user, number.results[0])
 
 
-def _read_instead(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAValue) -> None:
+def _replace_constant(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAValue) -> None:
     """Turns a constant in the body of an operation into an operand."""
     argument = user.body.block.insert_arg(op.results[0].type, len(user.inputs))
     op.results[0].replace_all_uses_with(argument)
@@ -463,7 +463,7 @@ def _powered(
     return ops
 
 
-def check_flow(
+def check_size_flow(
     module: ModuleOp, ends: Mapping[SSAValue, Ends], trips: Mapping[Operation, Extent]
 ) -> None:
     """
@@ -499,7 +499,7 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
                 raise _depends(op)
             for value, map_ in read_by(op):
                 for axis, end in ends.get(value, {}).items():
-                    assert map_ is not None, "what is summed up is read along loops"
+                    assert map_ is not None, "operands of sums are read along loops"
                     for loop, found in loops_over(map_, axis, end, op).items():
                         if loop >= op.parallel_rank and running.get(loop) != found:
                             raise _depends(op)

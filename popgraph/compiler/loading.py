@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder import pgraph
-from popgraph.builder.onnx.external import DataPlaces
+from popgraph.builder.onnx.external import DataFolders
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.source import ModelSource
 from popgraph.dialects.levels import level_of
@@ -32,12 +32,12 @@ def load(
     *,
     mapped: bool = False,
     search: Iterable[str] = (),
-    places: DataPlaces | None = None,
+    folders: DataFolders | None = None,
 ) -> tuple[ModuleOp, Compilation]:
     """
     Loads a model as a module of its own level, with its weights.
 
-    `search` are folders for the imports of a `.pgraph` text. `places` are further folders for the
+    `search` are folders for the imports of a `.pgraph` text. `folders` are further folders for the
     external data of an ONNX model. If `mapped`, weights may be memory-mapped from the model's file,
     and must be used before anyone writes to it.
     """
@@ -57,7 +57,7 @@ def load(
             return parse_ir(read_text(Path(model)), compilation, str(model)), compilation
         case _:
             return import_model(
-                model, compilation.weights, mapped=mapped, places=places
+                model, compilation.weights, mapped=mapped, folders=folders
             ), compilation
 
 

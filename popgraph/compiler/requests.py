@@ -19,10 +19,10 @@ from popgraph.compiler.generalize import (
     GRAPHCORE,
     SMALL,
     STRUCTURED,
-    agree,
     between,
+    check_agreement,
     probes_of,
-    prove,
+    prove_generality,
 )
 from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import lower, settle_nodes, verify
@@ -39,7 +39,7 @@ from popgraph.dialects.onnx.open_containers import (
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
-from popgraph.hosted.part import Maker
+from popgraph.hosted.part import RunnerFactory
 from popgraph.open_model import Call, Interface, OpenModel, Undecided
 from popgraph.operators.record import load_operators
 from popgraph.passes.base import LOWERING, Compilation
@@ -62,16 +62,16 @@ from popgraph.support.errors import (
     NeedsHostError,
     PopgraphError,
     UnsupportedError,
-    fitting_memory,
-    together,
+    combined,
+    reporting_out_of_memory,
 )
 from popgraph.support.files import changed, is_unchanged
 from popgraph.support.forked import Child, can_fork
 from popgraph.support.garbage import without_collection
-from popgraph.support.given import fitted
+from popgraph.support.inputs import fitted
 from popgraph.support.sizes import with_sizes
 
-STREAMS_OF_A_SEGMENT = 1 << 20
+STREAMS_PER_SEGMENT = 1 << 20
 """An upper bound of the nodes in a segment that draw random numbers."""
 
 
@@ -92,12 +92,12 @@ def for_this_machine(options: Options, threads: int = 1, backend: str = DEFAULT)
     )
 
 
-Make: TypeAlias = Callable[[Call], Executable]
-Kept: TypeAlias = Callable[[Interface, Make], Make]
+ProgramBuilder: TypeAlias = Callable[[Call], Executable]
+BuilderWrapper: TypeAlias = Callable[[Interface, ProgramBuilder], ProgramBuilder]
 """Wraps a builder of programs for an open model so that its programs are stored."""
 
 
-def unkept(interface: Interface, make: Make) -> Make:
+def unwrapped(interface: Interface, make: ProgramBuilder) -> ProgramBuilder:
     """Stores nothing."""
     return make
 
@@ -129,18 +129,18 @@ class BuildRequest:
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
 
-    def runner(self, kept: Kept = unkept) -> Runner:
-        """The runner of the module; `kept` wraps the builder of an open module's programs."""
+    def runner(self, wrapper: BuilderWrapper = unwrapped) -> Runner:
+        """The runner of the module; `wrapper` wraps the builder of an open module's programs."""
         load_operators(self.module)
         if self._holds_containers:
-            return self._of_containers()
-        return self._of_tensors(kept)
+            return self._container_runner()
+        return self._tensor_runner(wrapper)
 
-    def _of_tensors(self, kept: Kept = unkept) -> Runner:
+    def _tensor_runner(self, wrapper: BuilderWrapper = unwrapped) -> Runner:
         """The runner of a module without containers."""
         if level_of(self.module) == ONNX and not self.settled:
             settle_nodes(self.module, self.compilation, self.options)
-            return replace(self, settled=True)._of_tensors(kept)
+            return replace(self, settled=True)._tensor_runner(wrapper)
         if self.settled and self._hosted():
             return Runner(self.steps(), backlog=self.backlog)
         overriding = self._overriding()
@@ -152,7 +152,7 @@ class BuildRequest:
             return Runner(self._program(), overriding, backlog=self.backlog)
         verify(self.module)
         check_tensors(self.module)
-        made = OpenModel(interface, kept(interface, Programs(self)), self.bounds)
+        made = OpenModel(interface, wrapper(interface, OpenModelPrograms(self)), self.bounds)
         return Runner(made, overriding, backlog=self.backlog)
 
     def _hosted(self) -> list[OnnxOp]:
@@ -166,20 +166,20 @@ class BuildRequest:
             return False
         return bool(opened_inputs(self.module) or opened_outputs(self.module))
 
-    def _of_containers(self) -> Runner:
+    def _container_runner(self) -> Runner:
         """A runner that converts sequences and optionals, and runs models of tensors."""
         module, graph = self.module.clone(), model_of(self.module).graph
         self.compilation.weights.own()
         inputs, outputs = opened_inputs(module), opened_outputs(module)
 
         def make(lengths: Lengths) -> Runner:
-            request = replace(self, module=module).copied()
+            request = replace(self, module=module).copy()
             # No pass, as below: lengths and sizes of a call, with which its pipeline begins.
             open_containers(request.module, lengths)
-            return request._of_tensors()
+            return request._tensor_runner()
 
         def otherwise() -> Runner:
-            return Runner(replace(self, module=module).copied().steps(in_python=True))
+            return Runner(replace(self, module=module).copy().steps(in_python=True))
 
         names = graph.input_names, graph.output_names
         if names_clash([*inputs, *outputs], [*graph.input_names, *graph.output_names]):
@@ -190,7 +190,7 @@ class BuildRequest:
             verify(module)
             self._refuse_unknown()
         else:
-            runner.open = made.only.open
+            runner.open = made.single.open
         return runner
 
     def _refuse_unknown(self) -> None:
@@ -198,7 +198,7 @@ class BuildRequest:
         if self.role.whole:
             refused = unknown_operators(self.module, self.compilation.weights)
             if refused:
-                raise together(refused)
+                raise combined(refused)
 
     @property
     def runs_to_sizes(self) -> bool:
@@ -216,9 +216,9 @@ class BuildRequest:
     def _overriding(self) -> Overriding | None:
         """The runner of calls that override initializers."""
         names = self.overridable
-        return Overriding(names, self._demanding(self.module.clone())) if names else None
+        return Overriding(names, self._with_inputs(self.module.clone())) if names else None
 
-    def _demanding(self, module: ModuleOp) -> Callable[[frozenset[str]], Runner]:
+    def _with_inputs(self, module: ModuleOp) -> Callable[[frozenset[str]], Runner]:
         """Builds models in which some initializers are inputs."""
         weights = self.compilation.weights
         files = {str(path): state for path, state in weights.files.items()}
@@ -239,17 +239,17 @@ class BuildRequest:
         try:
             return self.executable()
         except NeedsHostError as error:
-            if not self.splits:
+            if not self.may_split:
                 raise
-            return self.whole(error).steps(error)
+            return self.before_lowering(error).steps(error)
 
-    def whole(self, error: NeedsHostError) -> BuildRequest:
+    def before_lowering(self, error: NeedsHostError) -> BuildRequest:
         """The request for the module as it was before lowering found that it needs the host."""
-        assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
+        assert isinstance(error.model, ModuleOp), "lowering keeps the original module"
         return replace(self, module=error.model, case=None)
 
     @property
-    def splits(self) -> bool:
+    def may_split(self) -> bool:
         """Whether nodes without static form may run in Python."""
         return self.role.whole and level_of(self.module) == ONNX and not self.options.names_tensors
 
@@ -271,23 +271,23 @@ class BuildRequest:
         weights = self.compilation.weights
         self._refuse_unknown()
         weights.own()
-        maker = Maker(self._start, self._steps_of, self.numbers, self.role.repeated)
-        return HostedModel(self.module, weights, maker, reason, in_python=in_python)
+        factory = RunnerFactory(self._start, self._start_steps, self.numbers, self.role.repeated)
+        return HostedModel(self.module, weights, factory, reason, in_python=in_python)
 
     def _start(self, module: ModuleOp, role: Role) -> Runner:
-        return self.piece(module, role).runner()
+        return self.for_part(module, role).runner()
 
-    def _steps_of(self, module: ModuleOp, role: Role, reason: NeedsHostError | None) -> Runner:
-        return Runner(self.piece(module.clone(), role).steps(reason))
+    def _start_steps(self, module: ModuleOp, role: Role, reason: NeedsHostError | None) -> Runner:
+        return Runner(self.for_part(module.clone(), role).steps(reason))
 
-    def piece(self, module: ModuleOp, role: Role) -> BuildRequest:
+    def for_part(self, module: ModuleOp, role: Role) -> BuildRequest:
         """The request for a part of the model, with random streams of its own."""
         compilation = Compilation(WeightStore(self.compilation.weights))
-        options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
+        options = replace(self.options, first_stream=role.number * STREAMS_PER_SEGMENT)
         made = replace(self, module=module, compilation=compilation, options=options, role=role)
         return replace(made, settled=False, case=None)
 
-    def copied(self) -> BuildRequest:
+    def copy(self) -> BuildRequest:
         """The request for a copy of the module, which may then be lowered."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         return replace(self, module=self.module.clone(), compilation=compilation)
@@ -299,9 +299,9 @@ class BuildRequest:
             return self, inputs
         call = interface.call(inputs)
         rest = {name: array for name, array in inputs.items() if name not in call.values}
-        return self.specialised(call), rest
+        return self.specialise(call), rest
 
-    def specialised(self, call: Call) -> BuildRequest:
+    def specialise(self, call: Call) -> BuildRequest:
         """The request for a copy of the module, specialised to the shapes and values of a call."""
         types = _element_types(self.module)
         values = {name: fitted(name, value, types[name]) for name, value in call.values.items()}
@@ -324,7 +324,7 @@ class BuildRequest:
 
         def probe(numbers: Mapping[str, int]) -> BuildRequest:
             others = with_sizes(shapes, call.sizes, numbers)
-            return self.specialised(replace(call, shapes=others, sizes=()))
+            return self.specialise(replace(call, shapes=others, sizes=()))
 
         return replace(made, probe=probe)
 
@@ -335,7 +335,7 @@ class BuildRequest:
 
     def executable(self) -> Executable:
         """The program of a module with static shapes; the module may be lowered."""
-        with fitting_memory():
+        with reporting_out_of_memory():
             return self._executable()
 
     @property
@@ -347,23 +347,23 @@ class BuildRequest:
         load_operators(self.module)
         steps = [made for _, made in planned(options)]
         key = self._backend.key(self.module, steps, self.case)
-        found = None if key is None else self._known(key)
+        found = None if key is None else self._cached(key)
         if found is not None:
             return found
         if self.backlog is None or not self._backend.is_native:
-            return self._built(options, key)
-        later = self.copied()
-        made = self._built(quick(options), None, soon=True)
-        return self.backlog.add(made, lambda: later._tuned(options, key))
+            return self._build(options, key)
+        later = self.copy()
+        made = self._build(quick(options), None, soon=True)
+        return self.backlog.add(made, lambda: later._build_tuned(options, key))
 
-    def _known(self, key: Key, *, is_told: bool = False) -> Executable | None:
+    def _cached(self, key: Key, *, is_told: bool = False) -> Executable | None:
         """The cached program of a key; `is_told` suppresses its notices."""
         weights = self.compilation.weights
-        return self._backend.build_again(key, weights, self.threads, is_told=is_told)
+        return self._backend.load_cached(key, weights, self.threads, is_told=is_told)
 
-    def _built(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
+    def _build(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
         with without_collection():
-            told, backend = len(self.compilation.notices), self._backend
+            reported, backend = len(self.compilation.notices), self._backend
             own = key is not None and not (options.passes or options.disabled)
             self.compilation.kernels = known = backend.known_kernels() if own else None
             try:
@@ -375,7 +375,7 @@ class BuildRequest:
                 self.compilation.weights,
                 threads=self.threads,
                 key=key,
-                notices=self.compilation.notices[told:],
+                notices=self.compilation.notices[reported:],
                 soon=soon,
                 known=known,
             )
@@ -387,11 +387,13 @@ class BuildRequest:
         UnsizedError unless one program serves all sizes of its calls.
         """
         if self.probe is not None:
-            self._prove(options, self.probe)
+            self._prove_generality(options, self.probe)
         level, settled = self._backend.level, self.settled
         lower(self.module, self.compilation, options, level=level, settled=settled)
 
-    def _prove(self, options: Options, probe: Callable[[Mapping[str, int]], BuildRequest]) -> None:
+    def _prove_generality(
+        self, options: Options, probe: Callable[[Mapping[str, int]], BuildRequest]
+    ) -> None:
         """Lowers the module to loops; UnsizedError unless these are the same for all sizes."""
         sizes, weights = sizes_of(self.module), self.compilation.weights
         largest = max(size.bound for size in sizes)
@@ -404,23 +406,25 @@ class BuildRequest:
             set_sizes(other.module, own)
             return other
 
-        self._until(GRAPHCORE, options)
+        self._lower_until(GRAPHCORE, options)
         for number in (*more, *SMALL):
             try:
                 other = probed({size.name: number for size in sizes})
-                other._until(GRAPHCORE, options)
-                agree(self.module, weights, other.module, other.compilation.weights, number)
+                other._lower_until(GRAPHCORE, options)
+                check_agreement(
+                    self.module, weights, other.module, other.compilation.weights, number
+                )
             except PopgraphError:
                 if number > 1:
                     raise
                 set_sizes(self.module, [replace(size, least=2) for size in sizes])
         other = probed(probes_of({size.name: size.bound for size in sizes}))
         for one in (self, other):
-            one._until(STRUCTURED, options)
+            one._lower_until(STRUCTURED, options)
         # No pass: it looks at two modules, and a refusal sends the call to another pipeline.
-        prove(self.module, weights, other.module, other.compilation.weights)
+        prove_generality(self.module, weights, other.module, other.compilation.weights)
 
-    def _until(self, last: str, options: Options) -> None:
+    def _lower_until(self, last: str, options: Options) -> None:
         """Lowers the module up to a pass, without an observer."""
         observer, settled = Observer(), self.settled
         lower(
@@ -432,7 +436,7 @@ class BuildRequest:
             settled=settled,
         )
 
-    def _tuned(self, options: Options, key: Key | None) -> Executable:
+    def _build_tuned(self, options: Options, key: Key | None) -> Executable:
         """
         Builds the tuned program while this process continues.
 
@@ -440,19 +444,19 @@ class BuildRequest:
         the interpreter lock. Without fork, the calling thread builds it.
         """
         if key is None or not can_fork():
-            return self._built(options, key)
+            return self._build(options, key)
         try:
-            child = Child(lambda: self._built(options, key), LOWERING)
+            child = Child(lambda: self._build(options, key), LOWERING)
         except OSError:  # There is no room for another process.
-            return self._built(options, key)
+            return self._build(options, key)
         failure = child.outcome()
         if failure:
             raise BackendError(failure)
-        found = self._known(key, is_told=True)
-        return self._built(options, None) if found is None else found
+        found = self._cached(key, is_told=True)
+        return self._build(options, None) if found is None else found
 
 
-class Programs:
+class OpenModelPrograms:
     """
     Builds the programs of an open model.
 
@@ -483,7 +487,7 @@ class Programs:
             if names and names not in self._unsized:
                 try:
                     wanted = replace(call, sizes=sizes)
-                    found = self._request.specialised(wanted).executable()
+                    found = self._request.specialise(wanted).executable()
                     if found.serves(call.shapes) is not None:  # Some begin at 2.
                         return found
                     continue
@@ -499,9 +503,9 @@ class Programs:
     def _exact(self, call: Call) -> Executable:
         request = self._request
         try:
-            return request.specialised(call).executable()
+            return request.specialise(call).executable()
         except NeedsHostError as error:
-            if not request.splits:
+            if not request.may_split:
                 raise
             if self._steps is None:
                 self._steps = replace(request, module=request.module.clone()).steps(error)

@@ -12,7 +12,7 @@ from popgraph.builder.pgraph import WeightFile, text_of
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import WriteError
 from popgraph.support.safetensors import safetensors
-from popgraph.support.writing import Parts, write_file, write_pair, write_text
+from popgraph.support.writing import Chunks, write_file, write_pair, write_text
 
 
 def _save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> str:
@@ -22,18 +22,18 @@ def _save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> str:
 
 def _save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> str:
     """Writes the text; large weights go into a .safetensors file with the same stem."""
-    beside = path.with_suffix(".safetensors")
-    file = WeightFile(beside.name)
+    weights_path = path.with_suffix(".safetensors")
+    file = WeightFile(weights_path.name)
     text = text_of(module, compilation.weights, file)
     if not file.arrays:
         write_text(path, text)
         return ""
 
-    def naming(name: str) -> Parts:
+    def naming(name: str) -> Chunks:
         return [text_of(module, compilation.weights, WeightFile(name)).encode()]
 
-    write_pair(path, naming, beside, lambda: safetensors(file.arrays))
-    return f"{len(file.arrays)} large weights are in {beside}"
+    write_pair(path, naming, weights_path, lambda: safetensors(file.arrays))
+    return f"{len(file.arrays)} large weights are in {weights_path}"
 
 
 SAVERS: dict[str, Callable[[Path, ModuleOp, Compilation], str]] = {

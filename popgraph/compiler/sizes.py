@@ -17,7 +17,7 @@ from popgraph.passes.onnx import infer_shapes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import from_numpy
 from popgraph.support.errors import ModelError
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 
 
 def specialise(
@@ -41,7 +41,7 @@ def specialise(
         )
     types = input_types(module)
     found = [
-        Size(f"size {name}" if name in types else name, bound, tuple(_places(types, name)))
+        Size(f"size {name}" if name in types else name, bound, tuple(_axes(types, name)))
         for name, bound in sorted(bounds.items())
     ]
     unknown = sorted({*given, *bounds} - symbols(types.values()))
@@ -60,12 +60,12 @@ def specialise(
         set_sizes(module, found)
 
 
-def _places(types: Mapping[str, Attribute], dimension: str) -> Iterator[Place]:
+def _axes(types: Mapping[str, Attribute], dimension: str) -> Iterator[SizedAxis]:
     """The axes of inputs with a symbolic dimension."""
     for name, type_ in types.items():
         for axis, dim in enumerate(dims(type_) or ()):
             if dim == dimension:
-                yield Place(name, axis)
+                yield SizedAxis(name, axis)
 
 
 def symbols(types: Iterable[Attribute]) -> set[str]:

@@ -43,14 +43,14 @@ MAKING_CONTAINERS = {
 GROUPS = (*DOMAINS.values(), "strings", CONTAINERS, *FAMILIES, STRUCTURE, OTHER)
 """Groups in matching order, which is also that of the report."""
 
-DECIDING = {
+STRUCTURAL = {
     "axes", "axis", "block_shape", "delta", "depth", "dft_length", "ends", "frame_length",
     "frame_step", "image_shape", "k", "limit", "num_mel_bins", "output_shape", "pads",
     "ratio", "repeats", "roi", "scales", "shape", "size", "sizes", "split", "start", "starts",
     "steps", "training_mode",
 }  # fmt: skip
 """Names of ONNX inputs whose values determine the shape or structure of an output."""
-DECIDING_TOO = {("ConstantOfShape", 0), ("TopK", 1)}
+STRUCTURAL_SINCE = {("ConstantOfShape", 0), ("TopK", 1)}
 """The same, called as other operators call data."""
 
 SHAPES = {"Shape", "Size"}
@@ -106,19 +106,19 @@ def _is_fed_structure(model: ModelProto) -> bool:
     fed -= {tensor.name for tensor in model.graph.initializer}
     for node in model.graph.node:
         reached = [at for at, name in enumerate(node.input) if name in fed]
-        if any(_decides(node, at, versions) for at in reached):
+        if any(_is_structural(node, at, versions) for at in reached):
             return True
         if reached and node.op_type not in SHAPES:
             fed |= set(node.output)
     return False
 
 
-def _decides(node: NodeProto, at: int, versions: dict[str, int]) -> bool:
-    if (node.op_type, at) in DECIDING_TOO:
+def _is_structural(node: NodeProto, at: int, versions: dict[str, int]) -> bool:
+    if (node.op_type, at) in STRUCTURAL_SINCE:
         return True
     try:
         schema = defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
     except defs.SchemaError:
         return False
     inputs = schema.inputs
-    return at < len(inputs) and inputs[at].name in DECIDING
+    return at < len(inputs) and inputs[at].name in STRUCTURAL

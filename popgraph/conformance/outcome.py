@@ -113,7 +113,7 @@ def outcome(case: Case, backend: type[Backend]) -> Outcome:
         if skipped:
             return Outcome.of(case, Status.SKIPPED, skipped)
         prepared = backend.prepare(case.model)
-        found = next(wrong_in(case, prepared), "")
+        found = next(wrong_outputs(case, prepared), "")
         if isinstance(prepared, PreparedModel) and _is_in_c(backend):
             by = prepared.computed_by
         status, reason = Status.WRONG if found else Status.PASSED, found
@@ -129,7 +129,7 @@ def _is_in_c(backend: type[Backend]) -> bool:
     return issubclass(backend, CBackend) and backend.NAME == CBackend.NAME
 
 
-def wrong_in(case: Case, prepared: BackendRep) -> Iterator[str]:
+def wrong_outputs(case: Case, prepared: BackendRep) -> Iterator[str]:
     """Yields a description of the wrong outputs of each data set."""
     for inputs, wanted in case.data_sets():
         difference = differences(wanted, prepared.run(inputs), case.found.rtol, case.found.atol)

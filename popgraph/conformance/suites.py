@@ -22,19 +22,19 @@ MODEL, DESCRIPTION = "model.onnx", "data.json"
 PREFIX = "test_"
 RTOL, ATOL = 1e-3, 1e-7
 """Default tolerances of ONNX's runner."""
-MOST_BYTES = 2**32
+MAX_BYTES = 2**32
 """Limit of unpacked bytes, above the size of any release's tests."""
 
 
 @contextmanager
-def opened(places: Iterable[Path]) -> Iterator[list[Case]]:
+def opened(paths: Iterable[Path]) -> Iterator[list[Case]]:
     """
     Opens the tests of folders and wheels for the duration of a block.
 
     Byte-identical tests of several suites are merged.
     """
     with ExitStack() as stack:
-        yield _distinct(case for place in places for case in _suite(place, stack))
+        yield _distinct(case for path in paths for case in _suite(path, stack))
 
 
 def _distinct(cases: Iterable[Case]) -> list[Case]:
@@ -47,20 +47,20 @@ def _distinct(cases: Iterable[Case]) -> list[Case]:
     ]
 
 
-def _suite(place: Path, stack: ExitStack) -> list[Case]:
-    if place.is_dir():
-        folder, name = place, place.resolve().name
-    elif place.is_file():
+def _suite(path: Path, stack: ExitStack) -> list[Case]:
+    if path.is_dir():
+        folder, name = path, path.resolve().name
+    elif path.is_file():
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="popgraph-suite-")))
-        name = _release(place)
-        _unpack(place, folder)
+        name = _release(path)
+        _unpack(path, folder)
     else:
-        raise ModelError("no such file or folder", str(place))
+        raise ModelError("no such file or folder", str(path))
     cases = [replace(case, suites=(name,)) for case in _cases(folder)]
     if not cases:
         raise ModelError(
             "it contains no model tests",
-            str(place),
+            str(path),
             f"give a wheel of onnx, or a folder that holds KIND/{PREFIX}NAME/{MODEL}",
         )
     return cases
@@ -76,8 +76,8 @@ def _unpack(file: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(file) as archive:
             members = [each for each in archive.infolist() if _is_of_a_test(each.filename)]
-            if sum(each.file_size for each in members) > MOST_BYTES:
-                raise ModelError(f"its tests are larger than {MOST_BYTES} bytes", str(file))
+            if sum(each.file_size for each in members) > MAX_BYTES:
+                raise ModelError(f"its tests are larger than {MAX_BYTES} bytes", str(file))
             archive.extractall(folder, members)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise ModelError(

@@ -16,7 +16,7 @@ class _Detached(Builder):
 
 
 @contextmanager
-def building_nothing() -> Iterator[None]:
+def building_detached() -> Iterator[None]:
     """Constructed operations stay detached inside, even under another implicit builder."""
     with ImplicitBuilder(_Detached(InsertPoint.at_end(Block()))):
         yield

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from xdsl.ir import Operation, SSAValue
 
 
-def values_behind(values: Iterable[SSAValue]) -> set[SSAValue]:
+def backward_slice(values: Iterable[SSAValue]) -> set[SSAValue]:
     """The values and all values that they are computed from, up to block arguments."""
     found: set[SSAValue] = set()
     waiting = list(values)

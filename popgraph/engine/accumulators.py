@@ -8,7 +8,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import GRADIENT
 
 
-def adds_up(id: str, rule: OptimizerSpec | None) -> bool:
+def is_accumulator(id: str, rule: OptimizerSpec | None) -> bool:
     """Whether each replica accumulates micro-batches in the state of this name."""
     if rule is None or not rule.accumulates:
         return False
@@ -18,17 +18,17 @@ def adds_up(id: str, rule: OptimizerSpec | None) -> bool:
     return prefix + mark == rule.for_weight(weight).accumulator
 
 
-def is_of_replica(id: str, rule: OptimizerSpec | None) -> bool:
+def differs_between_replicas(id: str, rule: OptimizerSpec | None) -> bool:
     """Whether an output that is not a tensor of the model differs between replicas."""
-    return adds_up(id, rule) or id in OF_REPLICA or counts_gradient(id, rule)
+    return is_accumulator(id, rule) or id in OF_REPLICA or counts_large_gradients(id, rule)
 
 
-def counts_gradient(id: str, rule: OptimizerSpec | None) -> bool:
+def counts_large_gradients(id: str, rule: OptimizerSpec | None) -> bool:
     """Whether an output counts the large elements of a gradient, for loss scaling."""
     follows = rule is not None and rule.scale_period > 0
     return follows and id.startswith(GRADIENT) and id.endswith(COUNTS)
 
 
-def is_accumulated(id: str, rule: OptimizerSpec | None) -> bool:
+def is_known_state(id: str, rule: OptimizerSpec | None) -> bool:
     """False for an accumulator that the update rule does not have."""
-    return not id.startswith(ACCUMULATED) or adds_up(id, rule)
+    return not id.startswith(ACCUMULATED) or is_accumulator(id, rule)

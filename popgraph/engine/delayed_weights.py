@@ -12,7 +12,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsupportedError
 
 
-def delays_of(stages: Stages, weights: Iterable[str], *, talks: bool) -> dict[str, int]:
+def weight_delays(stages: Stages, weights: Iterable[str], *, communicates: bool) -> dict[str, int]:
     """Delay, in batches, of each weight of a pipeline that updates after every batch."""
     found = {id: delay for id in weights if (delay := stages.delay(id))}
     shared = next((id for id in found if len(stages.stages_of(id)) > 1), None)
@@ -21,7 +21,7 @@ def delays_of(stages: Stages, weights: Iterable[str], *, talks: bool) -> dict[st
             f"several stages read the weight {shared}, but the pipeline updates it while batches "
             "are in flight"
         )
-    if found and talks:
+    if found and communicates:
         raise _unsupported(
             "replicas that differ or communicate cannot update weights while batches are in flight"
         )
@@ -45,7 +45,7 @@ class DelayedWeights:
         self._past: dict[str, deque[Array]] = {}
 
     @property
-    def are_any(self) -> bool:
+    def has_delays(self) -> bool:
         return bool(self._delays)
 
     def begin_step(self) -> None:

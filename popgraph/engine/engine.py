@@ -10,12 +10,12 @@ from popgraph.backends.base import Executable
 from popgraph.background import Backlog
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.engine.program import Program
-from popgraph.engine.program_stages import Overlap
+from popgraph.engine.program_stages import ParallelPipeline
 from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
-How: TypeAlias = tuple[str, int]
+BuildTarget: TypeAlias = tuple[str, int]
 """The backend, and the number of threads of the program."""
 
 
@@ -31,7 +31,12 @@ class Engine:
         """The program of the forward pass alone, if any."""
 
     def compile(
-        self, how: How, rank: int = 0, *, forward: bool = False, overlap: Overlap | None = None
+        self,
+        target: BuildTarget,
+        rank: int = 0,
+        *,
+        forward: bool = False,
+        overlap: ParallelPipeline | None = None,
     ) -> None:
         """
         Compiles the program of a rank and writes the optimizer's scalars.
@@ -39,7 +44,7 @@ class Engine:
         With `forward`, a second program with the same variables runs the forward pass alone. With
         `overlap`, there is one program per stage, if the graph can be cut.
         """
-        backend, threads = how
+        backend, threads = target
         code = self.program.code
         staged = None if overlap is None else overlap.build(code, backend, threads)
         made = self.executable = staged or code.build(backend, threads, self.backlog)
@@ -63,7 +68,7 @@ class Engine:
     @property
     def seed(self) -> int:
         """The seed of micro-batches, plus 2^64 times the number of runs since it was set."""
-        seed, step = (int(number) for number in self.drawn.astype(np.uint64))
+        seed, step = (int(number) for number in self.random_state.astype(np.uint64))
         return seed + step * 2**64
 
     @seed.setter
@@ -71,15 +76,15 @@ class Engine:
         step, low = divmod(seed, 2**64)
         if not 0 <= step < 2**63:
             raise RunError(f"a seed must be an integer from 0 to 2^64 - 1, not {seed}")
-        self.drawn = np.array([low, step], np.uint64).astype(np.int64)
+        self.random_state = np.array([low, step], np.uint64).astype(np.int64)
 
     @property
-    def drawn(self) -> Array:
+    def random_state(self) -> Array:
         """The random state, two 64-bit integers: the seed, and the runs since it was set."""
         return self._compiled.read(SEED)
 
-    @drawn.setter
-    def drawn(self, numbers: Array) -> None:
+    @random_state.setter
+    def random_state(self, numbers: Array) -> None:
         self._compiled.write(SEED, numbers)
 
     @property

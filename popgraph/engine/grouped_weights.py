@@ -1,12 +1,12 @@
-"""Grouped weights: weights whose values differ between groups of replicas."""
+"""Grouped weights, whose values differ between groups of replicas, and their update rules."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from popgraph.engine.plan import StepPlan
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
 from popgraph.passes.replication import Replication
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsupportedError
@@ -63,9 +63,9 @@ def replication_of(
     Gradients that are clipped together but belong to different groups give each replica a norm of
     its own, so each replica gets its own copy of these weights.
     """
-    groups, told = {}, {}
+    groups, of_processes = {}, {}
     for id, one in weights_of_groups.items():
-        groups[id], told[id] = _parted(*one.grouping, plan, id)
+        groups[id], of_processes[id] = _split_grouping(*one.grouping, plan, id)
     everyone = (1, plan.replicas)
     added: dict[str, tuple[int, int]] = {}
     for clip in rule.clip if rule is not None else ():
@@ -80,11 +80,11 @@ def replication_of(
         tuple((id, *pair) for id, pair in sorted(added.items())),
         plan.ranks,
         plan.rank,
-        tuple((id, *pair) for id, pair in sorted(told.items())) if plan.ranks > 1 else (),
+        tuple((id, *pair) for id, pair in sorted(of_processes.items())) if plan.ranks > 1 else (),
     )
 
 
-def _parted(stride: int, size: int, plan: StepPlan, id: str) -> tuple[Grouping, Grouping]:
+def _split_grouping(stride: int, size: int, plan: StepPlan, id: str) -> tuple[Grouping, Grouping]:
     """Splits groups of replicas into groups within a process and groups of processes."""
     local = plan.replicas
     if local % (stride * size) == 0:
@@ -99,3 +99,39 @@ def _parted(stride: int, size: int, plan: StepPlan, id: str) -> tuple[Grouping, 
         f"the weight {id}",
         "a number of replicas per process that divides the groups, or is a multiple of them",
     )
+
+
+def rule_of_replicas(
+    rule: OptimizerSpec, replicas: Replication, weights: Collection[str]
+) -> OptimizerSpec:
+    """Extends the settings of each weight to the variables of its groups."""
+    for id, stride, ranks in replicas.told:
+        for name in dict.fromkeys(replicas.variables(id)):
+            numbers = {"ranks": ranks, "rank_stride": stride}
+            own = (Specific(name, key, Scalar(float(one))) for key, one in numbers.items())
+            rule = replace(rule, specific=(*rule.specific, *own))
+    if replicas.count == 1:
+        return rule
+    specific = [
+        replace(one, weight=name)
+        for one in rule.specific
+        for name in dict.fromkeys(replicas.variables(one.weight))
+    ]
+    for id in weights if rule.keeps_means else ():
+        size = Scalar(len(replicas.adding(id)[0]))
+        names = dict.fromkeys(replicas.variables(id))
+        specific += [Specific(name, "at_once", size) for name in names]
+    clip = [part for one in rule.clip for part in _clipped_together(one, replicas, weights)]
+    return replace(
+        rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count, in_turn=1
+    )
+
+
+def _clipped_together(
+    clip: ClipNorm, replicas: Replication, weights: Collection[str]
+) -> Iterator[ClipNorm]:
+    """One clipping rule per replica, for its copies of the clipped weights."""
+    names = sorted(clip.weights or weights)
+    copies = zip(*(replicas.variables(id) for id in names), strict=True)
+    for own in dict.fromkeys(copies):
+        yield replace(clip, weights=own)

@@ -24,7 +24,7 @@ from popgraph.support.shapes import Shape
 
 
 @dataclass(frozen=True)
-class Held:
+class WeightBinding:
     """The first value of a weight or state, and the program variables that hold it."""
 
     array: Array
@@ -34,7 +34,7 @@ class Held:
     """For each variable, the row of `array` with its value; empty if the array is one value."""
     returned: tuple[int, ...] = ()
     """The group of each returned value; empty if the array is returned unchanged."""
-    share: int = 0
+    shard_size: int = 0
     """Elements per rank of a flattened array that is sharded; 0: not sharded."""
 
     @property
@@ -45,17 +45,17 @@ class Held:
     def of_group(self, group: int) -> Array:
         return np.asarray(self.array[group] if self.stacked else self.array)
 
-    def sent(self, array: Array) -> Iterator[tuple[str, Array]]:
+    def by_variable(self, array: Array) -> Iterator[tuple[str, Array]]:
         """Yields each variable with its part of the array."""
-        if self.share:
-            yield self.variables[0], self._own_share(array)
+        if self.shard_size:
+            yield self.variables[0], self._own_shard(array)
             return
         for place, name in enumerate(self.variables):
             yield name, np.asarray(array[self.rows[place]]) if self.stacked else array
 
-    def fetched(self, executable: Executable) -> Array:
+    def read_from(self, executable: Executable) -> Array:
         """Reads the array from the program; a collective operation if ranks hold parts of it."""
-        if self.share:
+        if self.shard_size:
             everybody = Exchange(ALL_GATHER, 1, world().size)
             row = world().exchange(everybody, executable.read(self.variables[0]))
             return row[: self.array.size].reshape(self.array.shape)
@@ -68,19 +68,19 @@ class Held:
             return np.stack([found[row] for row in range(len(self.array))])
         return executable.read(self.variables[0])
 
-    def _own_share(self, array: Array) -> Array:
-        row = np.zeros(self.share * world().size, array.dtype)
+    def _own_shard(self, array: Array) -> Array:
+        row = np.zeros(self.shard_size * world().size, array.dtype)
         row[: array.size] = array.reshape(-1)
-        return row[self.share * world().rank :][: self.share]
+        return row[self.shard_size * world().rank :][: self.shard_size]
 
-    def handed_out(self, array: Array) -> Array:
+    def to_user_form(self, array: Array) -> Array:
         """Expands the array to the form that users get: one row per replica, if replicas differ."""
         if not self.returned:
             return array
         found: Array = np.stack([array[at] if self.stacked else array for at in self.returned])
         return found
 
-    def taken(self, array: Array) -> Array:
+    def to_stored_form(self, array: Array) -> Array:
         """Converts an array from the users' form, or from the stored form, to the stored form."""
         if not self.returned or array.size == self.array.size:
             return array
@@ -91,7 +91,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class FirstValues:
+class InitialValues:
     """Finds the initial values of a program's variables from the weights of the model."""
 
     weights: Mapping[str, Array]
@@ -100,7 +100,7 @@ class FirstValues:
     replicas: Replication
     rule: OptimizerSpec | None
 
-    def held(self, variables: Mapping[str, Array]) -> dict[str, Held]:
+    def bindings(self, variables: Mapping[str, Array]) -> dict[str, WeightBinding]:
         """The initial values by weight or state; variables of its groups are merged."""
         firsts = {
             id: self.grouped[id].first if id in self.grouped else array
@@ -109,14 +109,14 @@ class FirstValues:
         values: dict[str, dict[str, Array]] = {id: {} for id in firsts}
         for name, array in variables.items():
             values.setdefault(without_group(name), {})[name] = array
-        return {id: self._held(id, firsts.get(id), own) for id, own in values.items()}
+        return {id: self._binding(id, firsts.get(id), own) for id, own in values.items()}
 
-    def _held(self, id: str, first: Array | None, values: dict[str, Array]) -> Held:
+    def _binding(self, id: str, first: Array | None, values: dict[str, Array]) -> WeightBinding:
         group = next((self.grouped[one] for one in self.grouped if belongs(id, one)), None)
         value = next(iter(values.values())) if first is None else first
         rows: tuple[int, ...] = ()
         if group is not None and group.is_stacked and values:
-            places = held_groups(group, self.replicas)
+            places = groups_of_variables(group, self.replicas)
             held = dict(zip(self.replicas.states(id), places, strict=True))
             values, rows = {name: values[name] for name in held}, tuple(held.values())
             parts = {row: values[name] for name, row in reversed(held.items())}
@@ -126,24 +126,24 @@ class FirstValues:
         returned = tuple(group.returned) if group else ()
         weight = next((one for one in self.weights if belongs(id, one)), None)
         part = next(iter(values.values()), value)
-        whole = None if weight is None else self._whole(id, part, self.weights[weight])
+        whole = None if weight is None else self._unsharded(id, part, self.weights[weight])
         if whole is None:
-            return Held(value, tuple(values), rows, returned)
-        return Held(whole, tuple(values), rows, returned, part.size)
+            return WeightBinding(value, tuple(values), rows, returned)
+        return WeightBinding(whole, tuple(values), rows, returned, part.size)
 
-    def _whole(self, id: str, first: Array, weight: Array) -> Array | None:
+    def _unsharded(self, id: str, first: Array, weight: Array) -> Array | None:
         """The full-size initial value of a sharded weight or state; None if it is not sharded."""
         rule = self.rule
         if rule is None or not rule.shares(weight.size):
             return None
         if first.shape != (-(-weight.size // rule.ranks),):
-            return None  # what is added up before it is told is whole
+            return None  # gradients that are accumulated before they are exchanged are not sharded
         if id in self.weights:
             return weight
         return np.full(weight.shape, first[0], first.dtype)
 
 
-def held_groups(weight: GroupedWeight, replicas: Replication) -> list[int]:
+def groups_of_variables(weight: GroupedWeight, replicas: Replication) -> list[int]:
     """The group of each replica of this process."""
     return weight.held[replicas.first : replicas.first + replicas.count]
 
@@ -155,8 +155,8 @@ class HostWeights:
     They are independent: reading never fetches, writing never sends.
     """
 
-    def __init__(self, first: Mapping[str, Held]) -> None:
-        self._held = dict(first)
+    def __init__(self, first: Mapping[str, WeightBinding]) -> None:
+        self._bindings = dict(first)
         self._values = {id: one.array.copy() for id, one in first.items()}
         self._fetched: Mapping[str, Array] | None = None
         self.in_sync = False
@@ -176,24 +176,24 @@ class HostWeights:
         return self._values
 
     def send(self, executable: Executable) -> None:
-        for id, held in self._held.items():
-            for name, array in held.sent(self._values[id]):
+        for id, held in self._bindings.items():
+            for name, array in held.by_variable(self._values[id]):
                 if name in executable.variables:
                     executable.write(name, array)
         self.in_sync = True
 
     def fetch(
-        self, executable: Executable, agreed: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+        self, executable: Executable, unify: Callable[[Mapping[str, Array]], Mapping[str, Array]]
     ) -> None:
-        """Fetches all values; `agreed` unifies values that every rank has."""
+        """Fetches all values; `unify` unifies values that every rank has."""
         found = {
-            id: self._held[id].fetched(executable) if self._is_in(executable, id) else array
+            id: self._bindings[id].read_from(executable) if self._is_in(executable, id) else array
             for id, array in self._values.items()
         }
-        self._fetched = agreed(found)
+        self._fetched = unify(found)
 
     def _is_in(self, executable: Executable, id: str) -> bool:
-        names = self._held[id].variables
+        names = self._bindings[id].variables
         return bool(names) and executable.variables.keys() >= set(names)
 
     def keep_fetched(self) -> None:
@@ -214,7 +214,7 @@ class HostWeights:
         for id, target in targets.items():
             if id not in self:
                 continue
-            source = self._held[id].handed_out(self.fetched()[id])
+            source = self._bindings[id].to_user_form(self.fetched()[id])
             if source.nbytes != target.nbytes:
                 raise WeightBytesError(id, source.nbytes, target.nbytes)
             target.reshape(-1)[...] = source.reshape(-1)
@@ -223,9 +223,9 @@ class HostWeights:
         """Sets the values to send."""
         for id, source in sources.items():
             if id in self:
-                if not self._held[id].returned:
+                if not self._bindings[id].returned:
                     self._check_shape(id, source.shape)
-                source = self._held[id].taken(source)
+                source = self._bindings[id].to_stored_form(source)
                 self._replace(id, source, source.size == self._values[id].size)
 
     def reset(self, sources: Mapping[str, Array], ignore_unknown: bool) -> None:

@@ -75,7 +75,7 @@ class StepPlan:
         return self.replicas * self.ranks
 
     @property
-    def updated_by(self) -> int:
+    def micro_batches_per_update(self) -> int:
         """Micro-batches per update on all ranks."""
         return self.accumulate * self.all_replicas
 
@@ -84,7 +84,7 @@ class StepPlan:
         """Whether a step runs the program more than once."""
         return self.runs > 1
 
-    def check_together(self, *, quick: bool) -> None:
+    def check_combination(self, *, quick: bool) -> None:
         """Rejects combinations of options that are not supported."""
         parts = {"replicas": self.replicas, "stages": self.stages}
         name = next((name for name, count in parts.items() if count > 1), "")
@@ -156,8 +156,10 @@ class StepPlan:
         `mean`: the loss is a mean over samples, so gradients are averaged. Unless micro-batches are
         `even`, each is weighted by its rows: the host writes the weight into the loss scale.
         """
-        if self.updated_by > 1:
-            rule = replace(rule, accumulation=self.updated_by, ranks=self.ranks, mean=mean)
+        if self.micro_batches_per_update > 1:
+            rule = replace(
+                rule, accumulation=self.micro_batches_per_update, ranks=self.ranks, mean=mean
+            )
         if self.is_split and mean and not even:
             scale = replace(rule.loss_scaling, constant=False)
             rule = replace(rule, loss_scaling=scale)

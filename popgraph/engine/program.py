@@ -16,16 +16,19 @@ from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp, WeightStore
-from popgraph.engine.accumulators import counts_gradient, is_accumulated, is_of_replica
+from popgraph.engine.accumulators import (
+    counts_large_gradients,
+    differs_between_replicas,
+    is_known_state,
+)
 from popgraph.engine.errors import UnknownOutputError
-from popgraph.engine.grouped_weights import Grouped
+from popgraph.engine.grouped_weights import Grouped, rule_of_replicas
 from popgraph.engine.host_scalars import HostScalars
-from popgraph.engine.host_weights import FirstValues, Held, held_groups
+from popgraph.engine.host_weights import InitialValues, WeightBinding, groups_of_variables
 from popgraph.engine.program_code import ProgramCode
-from popgraph.engine.replica_rules import rule_of_replicas
 from popgraph.engine.streams import Stream
 from popgraph.passes.analysis.graph import only_graph, set_outputs
-from popgraph.passes.analysis.stage_notes import put_on_stage
+from popgraph.passes.analysis.stage_notes import note_stage
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.spread_replicas import GROUPS
 from popgraph.passes.graphcore.training.autodiff import DELAYED
@@ -92,7 +95,7 @@ class Request:
 
 
 @dataclass
-class _Sorted:
+class _OutputsByOrigin:
     """Outputs by origin: tensors of the model, gradients, values after the step."""
 
     tensors: list[str] = field(default_factory=list)
@@ -117,7 +120,7 @@ class Program:
         self._weight_names = frozenset(firsts)
         self._note_stages()
         self.replicas, self._rule = request.replicas, request.optimizer
-        found = self._sorted_outputs()
+        found = self._outputs_by_origin()
         self._after_step = frozenset(found.after_step)
         self.code = self._lowered(found)
         """The lowered program, and the options to build it."""
@@ -140,7 +143,7 @@ class Program:
         for op in model_of(self._module).graph.nodes:
             for id in op.output_names:
                 if id in self._request.stages:
-                    put_on_stage(op, self._request.stages[id])
+                    note_stage(op, self._request.stages[id])
                     break
 
     @property
@@ -148,18 +151,18 @@ class Program:
         """The outputs, then the tensors that only the host reads."""
         return tuple(dict.fromkeys([*self._request.outputs, *self._request.watched]))
 
-    def _sorted_outputs(self) -> _Sorted:
+    def _outputs_by_origin(self) -> _OutputsByOrigin:
         """Sorts the outputs: tensors of the model, gradients, or values that only training has."""
         known, rule = self._request.tensors, self._request.optimizer
-        found = _Sorted()
+        found = _OutputsByOrigin()
         for id in map(self._source, self.computed):
             if rule is not None and id in self._weight_names:
                 found.after_step.append(id)
             elif id in known:
                 found.tensors.append(id)
-            elif rule is None or not is_accumulated(id, rule):
+            elif rule is None or not is_known_state(id, rule):
                 raise UnknownOutputError(id, known)
-            elif counts_gradient(self._canonical(id), rule):
+            elif counts_large_gradients(self._canonical(id), rule):
                 found.after_step.append(self._canonical(id))
             elif self._canonical(id).startswith(GRADIENT):
                 found.gradients.append(self._canonical(id).removeprefix(GRADIENT))
@@ -180,7 +183,7 @@ class Program:
                 return GRADIENT + id.removeprefix(prefix)
         return id
 
-    def _lowered(self, found: _Sorted) -> ProgramCode:
+    def _lowered(self, found: _OutputsByOrigin) -> ProgramCode:
         request = self._request
         shown = (id.removeprefix(UPDATED) for id in found.after_step)
         weights = [id for id in shown if id in self._weight_names]
@@ -212,7 +215,7 @@ class Program:
                 options = self._with_replicas(options)
             return ProgramCode.lowered_from(self._module, self._compilation, options)
         except (PassError, DifferentiationError) as error:
-            raise self._as_unknown(error, found) from error
+            raise self._as_unknown_output(error, found) from error
 
     def _with_replicas(self, options: Options) -> Options:
         """
@@ -222,7 +225,7 @@ class Program:
         lower(self._module, self._compilation, options, until=OnnxToGraphcore.name)
         moved = {op.variable.text for op in self._graph.updates()}
         self.replicas = self.replicas.with_own(moved - {SEED})
-        self._tell_groups()
+        self._attach_group_values()
         training = options.training
         if training is not None:
             after = [one for id in training.after_step for one in self._states(id)]
@@ -232,7 +235,7 @@ class Program:
             )
         return replace(options, replicas=self.replicas, training=training)
 
-    def _tell_groups(self) -> None:
+    def _attach_group_values(self) -> None:
         """Attaches the initial values of groups to their variables, as an attribute."""
         store = self._compilation.weights
         variables = {op.variable.text: op for op in self._graph.variables()}
@@ -248,7 +251,7 @@ class Program:
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
             copies = zip(
-                self.replicas.variables(id), held_groups(weight, self.replicas), strict=True
+                self.replicas.variables(id), groups_of_variables(weight, self.replicas), strict=True
             )
             own = [firsts[group] for group in dict(copies).values()]
             variables[id].attributes[GROUPS] = ArrayAttr(own)
@@ -257,7 +260,9 @@ class Program:
         """Extends the settings of each weight to the variables of its groups."""
         return rule_of_replicas(rule, self.replicas, self._weight_names)
 
-    def _as_unknown(self, error: PassError | DifferentiationError, found: _Sorted) -> PopgraphError:
+    def _as_unknown_output(
+        self, error: PassError | DifferentiationError, found: _OutputsByOrigin
+    ) -> PopgraphError:
         """Converts an error about a nonexistent output to UnknownOutputError."""
         named = [GRADIENT + id for id in found.gradients] + found.after_step
         for id in named:
@@ -301,17 +306,17 @@ class Program:
         """The results of a state after the step, one per replica."""
         found = self.replicas.states(id)
         is_own = id.startswith(ACCUMULATED) or len(set(found)) == 1
-        differs = is_own and is_of_replica(id, self._request.optimizer)
+        differs = is_own and differs_between_replicas(id, self._request.optimizer)
         return self.replicas.copies(id) if differs else found
 
     @property
-    def of_all_replicas(self) -> frozenset[str]:
+    def common_outputs(self) -> frozenset[str]:
         """State outputs that are the same on all replicas."""
         rule = self._request.optimizer
         return frozenset(
             id
             for id in self.computed
-            if self._source(id) in self._after_step and not is_of_replica(id, rule)
+            if self._source(id) in self._after_step and not differs_between_replicas(id, rule)
         )
 
     @property
@@ -326,13 +331,13 @@ class Program:
         trains = self._request.optimizer is not None and self._weight_names
         return bool(trains) or not given.issuperset(self._request.outputs)
 
-    def _first_values(self, weights: Mapping[str, Array]) -> dict[str, Held]:
+    def _first_values(self, weights: Mapping[str, Array]) -> dict[str, WeightBinding]:
         """The weights and the optimizer state before the first step."""
-        firsts = FirstValues(weights, self._request.grouped, self.replicas, self._rule)
+        firsts = InitialValues(weights, self._request.grouped, self.replicas, self._rule)
         store = self._compilation.weights
         variables = {op.variable.text: op.literal for op in self._graph.variables()}
         ours = {SEED, RANK, *self.streamed}
-        return firsts.held(
+        return firsts.bindings(
             {
                 name: store.array(literal)
                 for name, literal in variables.items()
@@ -341,7 +346,7 @@ class Program:
         )
 
     @cached_property
-    def moved(self) -> set[str]:
+    def changed_weights(self) -> set[str]:
         """The weights that a run changes. Cached: every step reads it."""
         names = {without_group(op.variable.text) for op in self._graph.updates()}
         return (names & self._weight_names) - _OF_LOSS_SCALE
@@ -358,9 +363,9 @@ class Program:
         return {op.variable.text for op in self._graph.updates()} - {SEED}
 
     @property
-    def of_forward(self) -> frozenset[str]:
+    def forward_outputs(self) -> frozenset[str]:
         """The outputs that the forward pass computes."""
-        return frozenset(self._known_to_forward & self.outputs.keys())
+        return frozenset(self._forward_tensors & self.outputs.keys())
 
     @property
     def uses_seed(self) -> bool:
@@ -388,7 +393,7 @@ class Program:
                 yield GRADIENT + id
 
     @property
-    def _known_to_forward(self) -> set[str]:
+    def _forward_tensors(self) -> set[str]:
         """The computed tensors that are neither gradients nor states after a step."""
         forward = set(self._request.tensors) - self._after_step
         return {id for id in self.computed if self._source(id) in forward}
@@ -396,7 +401,7 @@ class Program:
     @property
     def forward_results(self) -> set[str]:
         """The results of the forward pass alone."""
-        return {name for id in self._known_to_forward for name in self.results(id)}
+        return {name for id in self._forward_tensors for name in self.results(id)}
 
 
 def _streams(values: Mapping[str, SSAValue]) -> dict[str, Stream]:

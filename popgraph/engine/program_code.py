@@ -19,8 +19,8 @@ from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.program import ConstantOp, VariableOp
-from popgraph.engine.replicas import SideBySide
-from popgraph.engine.turns import InTurns, TakingTurns, UpdatingApart
+from popgraph.engine.alternating_programs import AlternatingPrograms, FusedUpdate, SeparateUpdate
+from popgraph.engine.replicas import ParallelCopies
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
@@ -28,10 +28,10 @@ from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.micro_batches import (
-    is_in_turns,
-    moved_between_updates,
-    settle_turn,
-    update_alone,
+    counts_micro_batches,
+    separate_update,
+    specialize_micro_batch,
+    variables_of_micro_batches,
 )
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
@@ -74,50 +74,52 @@ class ProgramCode:
         `replicas`, as many copies of the program run micro-batches in parallel, if several make an
         update.
         """
-        if not backend_named(backend).is_native or not is_in_turns(self.module):
+        if not backend_named(backend).is_native or not counts_micro_batches(self.module):
             return replace(self._request(backend, threads), backlog=backlog).executable()
         if replicas > 1:
-            return self._side_by_side(backend, max(1, threads // replicas), replicas)
+            return self._parallel(backend, max(1, threads // replicas), replicas)
         if backlog is None:
-            return self._taking_turns(partial(self._turn, backend, threads))
+            return self._alternating(partial(self._build_program, backend, threads))
         later = {last: Deferred() for last in (False, True)}
-        made = self._taking_turns(lambda last: self._turn(backend, threads, last, later[last]))
+        made = self._alternating(
+            lambda last: self._build_program(backend, threads, last, later[last])
+        )
 
         def tuned() -> Executable:
             """Builds both anew: programs that have run share memory, which a tuned one does not."""
-            return self._taking_turns(
-                lambda last: _built(later[last]) or self._turn(backend, threads, last)
+            return self._alternating(
+                lambda last: _built(later[last]) or self._build_program(backend, threads, last)
             )
 
         return made if all(one.tuned for one in later.values()) else backlog.add(made, tuned)
 
-    def _taking_turns(self, turn: Callable[[bool], Executable]) -> InTurns:
-        others, last = turn(False), turn(True)
+    def _alternating(self, build: Callable[[bool], Executable]) -> AlternatingPrograms:
+        others, last = build(False), build(True)
         assert isinstance(others, NativeExecutable) and isinstance(last, NativeExecutable), (
             "no host steps"
         )
-        kind = TakingTurns if self._update is None else UpdatingApart
+        kind = FusedUpdate if self._update is None else SeparateUpdate
         return kind(others, last, COUNTER, self.period)
 
-    def _side_by_side(self, backend: str, threads: int, replicas: int) -> SideBySide:
+    def _parallel(self, backend: str, threads: int, replicas: int) -> ParallelCopies:
         if self._update is None:
             raise UnsupportedError(
                 "the update of this program cannot be separated from its micro-batches",
                 "replicas",
                 "train without replicas",
             )
-        others, last = (self._turn(backend, threads, last) for last in (False, True))
+        others, last = (self._build_program(backend, threads, last) for last in (False, True))
         assert isinstance(others, NativeExecutable) and isinstance(last, NativeExecutable), (
             "no host steps"
         )
-        own, weights = moved_between_updates(self.module), self.compilation.weights
+        own, weights = variables_of_micro_batches(self.module), self.compilation.weights
         twins = [others.twin(weights, own) for _ in range(replicas - 1)]
-        return SideBySide(others, last, self.period, twins, own)
+        return ParallelCopies(others, last, self.period, twins, own)
 
     @cached_property
     def _update(self) -> ModuleOp | None:
         """The update as a program of its own; None if it cannot be separated."""
-        return update_alone(self.module, self.compilation.weights)
+        return separate_update(self.module, self.compilation.weights)
 
     def build_forward(
         self, backend: str, threads: int, results: Collection[str], trained: Executable
@@ -129,14 +131,14 @@ class ProgramCode:
             Rewriter.erase_op(update)
         set_outputs(graph, {name: one for name, one in graph.outputs.items() if name in results})
         made = request.executable()
-        if isinstance(trained, InTurns):
+        if isinstance(trained, AlternatingPrograms):
             assert isinstance(made, NativeExecutable), "both programs are of one backend"
             trained.lend(made)
         else:
             made.share(trained)
         return made
 
-    def _turn(
+    def _build_program(
         self, backend: str, threads: int, last: bool, backlog: Backlog | None = None
     ) -> Executable:
         """
@@ -145,14 +147,14 @@ class ProgramCode:
         request = replace(self._request(backend, threads), backlog=backlog)
         if last and self._update is not None:
             return replace(request, module=self._update.clone()).executable()
-        settle_turn(request.module, request.compilation.weights, last=last)
+        specialize_micro_batch(request.module, request.compilation.weights, last=last)
         return request.executable()
 
     def lowered(self, threads: int) -> BuildRequest:
         """The lowered kernels, as `build` compiles them for the default backend."""
         request = self._request(DEFAULT, threads)
-        if is_in_turns(request.module):
-            settle_turn(request.module, request.compilation.weights, last=True)
+        if counts_micro_batches(request.module):
+            specialize_micro_batch(request.module, request.compilation.weights, last=True)
         options = for_this_machine(request.options, threads)
         lower(request.module, request.compilation, options)
         return request
@@ -219,11 +221,11 @@ def _freed(block: Block) -> Mapping[Operation, int]:
         operands = {operand for inner in op.walk() for operand in inner.operands}
         last = [value for value in (*operands, *op.results) if value not in read]
         read.update(last)
-        freed[op] = sum(_bytes(value) for value in last if _is_made_in(value, block))
+        freed[op] = sum(_bytes(value) for value in last if _is_computed_in(value, block))
     return freed
 
 
-def _is_made_in(value: SSAValue, block: Block) -> bool:
+def _is_computed_in(value: SSAValue, block: Block) -> bool:
     """Whether an operation of a block computes a value at run time."""
     owner = value.owner
     if not isinstance(owner, Operation) or isinstance(owner, ConstantOp | VariableOp):

@@ -13,16 +13,25 @@ from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.shares import steps_are_split
-from popgraph.engine.staged import Stage, StagedExecutable, Turns, Types, shared_out
+from popgraph.engine.staged_executable import (
+    Stage,
+    StagedExecutable,
+    Types,
+    UpdateSchedule,
+    partition_devices,
+)
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.dce import EliminateDeadCode
-from popgraph.passes.graphcore.stages.parts import Part, Parts, cut, cut_turns
+from popgraph.passes.graphcore.stages.parts import Part, Parts, cut, cut_micro_batches
 from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
-from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
+from popgraph.passes.graphcore.training.micro_batches import (
+    counts_micro_batches,
+    specialize_micro_batch,
+)
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.support.logs import log_of
-from popgraph.support.ranks.communicator import Alone, Communicator, RankError
+from popgraph.support.ranks.communicator import Communicator, RankError, SingleRank
 from popgraph.support.ranks.world import world
 
 
@@ -43,19 +52,21 @@ class StagedCode:
     def build(self) -> StagedExecutable:
         graph = only_graph(self.code.module)
         inputs, outputs = _types(graph.inputs), _types(graph.outputs)
-        return StagedExecutable(self._turns(), inputs, outputs, self.ranks, self.threads)
+        return StagedExecutable(self._schedule(), inputs, outputs, self.ranks, self.threads)
 
-    def _turns(self) -> Turns:
-        if not is_in_turns(self.code.module):
+    def _schedule(self) -> UpdateSchedule:
+        if not counts_micro_batches(self.code.module):
             stages = self._stages(cut(self._simplified(self.code.module.clone()), self.pipeline))
-            return Turns(stages, stages, self.pipeline.devices)
-        others, last = cut_turns(self._turn(last=False), self._turn(last=True), self.pipeline)
+            return UpdateSchedule(stages, stages, self.pipeline.devices)
+        others, last = cut_micro_batches(
+            self._module_of_runs(last=False), self._module_of_runs(last=True), self.pipeline
+        )
         devices, period = self.pipeline.devices, self.code.period
-        return Turns(self._stages(others), self._stages(last), devices, period, COUNTER)
+        return UpdateSchedule(self._stages(others), self._stages(last), devices, period, COUNTER)
 
-    def _turn(self, *, last: bool) -> ModuleOp:
+    def _module_of_runs(self, *, last: bool) -> ModuleOp:
         module = self.code.module.clone()
-        settle_turn(module, self.code.compilation.weights, last=last)
+        specialize_micro_batch(module, self.code.compilation.weights, last=last)
         return self._simplified(module)
 
     def _simplified(self, module: ModuleOp) -> ModuleOp:
@@ -82,7 +93,7 @@ class StagedCode:
 
     @property
     def _own_devices(self) -> list[int]:
-        ranks = shared_out(self.pipeline.devices, self.ranks.size)
+        ranks = partition_devices(self.pipeline.devices, self.ranks.size)
         return [device for device, rank in ranks.items() if rank == self.ranks.rank]
 
     def _executable(self, part: Part) -> NativeExecutable | None:
@@ -104,17 +115,17 @@ class StagedCode:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class ParallelPipeline:
     """A pipeline whose stages run in parallel, and the ranks that share them."""
 
     pipeline: Pipeline
     ranks: Communicator
 
     @classmethod
-    def of(cls, pipeline: Pipeline, *, threads: bool) -> Overlap | None:
+    def of(cls, pipeline: Pipeline, *, threads: bool) -> ParallelPipeline | None:
         """Distributes stages to the ranks that split a step; otherwise to threads if requested."""
         if not steps_are_split():
-            return cls(pipeline, Alone()) if threads else None
+            return cls(pipeline, SingleRank()) if threads else None
         ranks, devices = world().size, len(pipeline.devices)
         if ranks > devices:
             raise RankError(

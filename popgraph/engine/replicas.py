@@ -12,9 +12,9 @@ import numpy as np
 
 from popgraph.backends.base import Executable, NativeExecutable
 from popgraph.dialects.graphcore.random import SEED
+from popgraph.engine.alternating_programs import SeparateUpdate
 from popgraph.engine.plan import StepPlan
-from popgraph.engine.staged import StagedExecutable
-from popgraph.engine.turns import UpdatingApart
+from popgraph.engine.staged_executable import StagedExecutable
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.support.arrays import Array
@@ -23,20 +23,20 @@ Inputs: TypeAlias = Mapping[str, Array]
 Results: TypeAlias = Mapping[str, Array]
 RunBatch: TypeAlias = Callable[[Inputs], Results]
 """Runs the program once."""
-RunInRow: TypeAlias = Callable[[Inputs, int], Results]
+RunStacked: TypeAlias = Callable[[Inputs, int], Results]
 """Runs the program on arrays that stack a number of micro-batches."""
 
-_APART = 0x9E3779B97F4A7C15
+_SEED_DISTANCE = 0x9E3779B97F4A7C15
 """Distance between the seeds of two replicas or ranks: 2^64 divided by the golden ratio."""
 
 
-def seed_apart(state: Array, number: int) -> Array:
+def derive_seed(state: Array, number: int) -> Array:
     """The random state of a replica or rank, derived from that of the first one."""
     seed, step = state.astype(np.uint64).tolist()
-    return np.array([(seed + _APART * number) % 2**64, step], np.uint64).astype(np.int64)
+    return np.array([(seed + _SEED_DISTANCE * number) % 2**64, step], np.uint64).astype(np.int64)
 
 
-class SideBySide(UpdatingApart):
+class ParallelCopies(SeparateUpdate):
     """
     Copies of the micro-batch program, one per thread, and one update program.
 
@@ -66,7 +66,7 @@ class SideBySide(UpdatingApart):
 
     def run_together(self, inputs: Sequence[Inputs]) -> list[dict[str, Array]]:
         """Runs micro-batches in parallel; returns their outputs in the same order."""
-        programs, count, before = [self._others, *self._twins], len(inputs), self._before
+        programs, count, before = [self._others, *self._twins], len(inputs), self._runs_since_update
         size = -(-count // len(programs))
         shares = [inputs[at : at + size] for at in range(0, count, size)]
         active = programs[: len(shares)]
@@ -78,8 +78,8 @@ class SideBySide(UpdatingApart):
             ]
         self._collect(active)
         self._counter[...] = before + count
-        if self._before == self._period:
-            self._last.run_in_row({}, 1)
+        if self._runs_since_update == self._period:
+            self._last.run_stacked({}, 1)
         return [found for run in runs for found in run.result()]
 
     def _begin(self) -> None:
@@ -91,7 +91,7 @@ class SideBySide(UpdatingApart):
             for name in self._means:
                 twin.variable(name)[...] = first.variable(name)
             if SEED in first.variables:
-                twin.variable(SEED)[...] = seed_apart(first.variable(SEED), number)
+                twin.variable(SEED)[...] = derive_seed(first.variable(SEED), number)
 
     def _collect(self, active: Sequence[NativeExecutable]) -> None:
         """Sums the accumulators of all copies into the first, and averages their statistics."""
@@ -112,15 +112,15 @@ def _run_each(program: NativeExecutable, inputs: Sequence[Inputs]) -> list[dict[
 
 def run_all(program: Executable, inputs: Sequence[Inputs]) -> list[dict[str, Array]]:
     """Runs micro-batches, on the replicas or stages of a program if it has any."""
-    if isinstance(program, SideBySide):
+    if isinstance(program, ParallelCopies):
         return program.run_together(inputs)
     if isinstance(program, StagedExecutable):
-        return run_stacked(program.run_in_row, program.inputs, inputs)
+        return stack_and_run(program.run_stacked, program.inputs, inputs)
     return [program.run(given) for given in inputs]
 
 
-def run_stacked(
-    run: RunInRow, names: Iterable[str], inputs: Sequence[Inputs]
+def stack_and_run(
+    run: RunStacked, names: Iterable[str], inputs: Sequence[Inputs]
 ) -> list[dict[str, Array]]:
     """Runs stacked micro-batches in one call."""
     rows = {name: np.stack([one[name] for one in inputs]) for name in names}
@@ -144,7 +144,7 @@ class Replicas(ABC):
         """Resets all replicas to the program's new values."""
 
 
-class InTurn(Replicas):
+class SequentialReplicas(Replicas):
     """
     Independent replicas that run one after the other in the same program.
 
@@ -162,11 +162,11 @@ class InTurn(Replicas):
         self._own = tuple(own) if count > 1 else ()
         self._common = tuple(common) if count > 1 else ()
         self._values: list[Mapping[str, Array]] = []
-        self._inside = 0
+        self._loaded = 0
 
     def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
         results = []
-        with self._turns(executable):
+        with self._random_steps(executable):
             for replica, given in enumerate(inputs):
                 self.enter(executable, replica)
                 results.append(run(given))
@@ -176,7 +176,7 @@ class InTurn(Replicas):
         return [{**found, **last} for found in results]
 
     @contextmanager
-    def _turns(self, executable: Executable) -> Iterator[None]:
+    def _random_steps(self, executable: Executable) -> Iterator[None]:
         """Skips the random steps of replicas on other ranks."""
         if not self._draws:
             yield
@@ -194,17 +194,17 @@ class InTurn(Replicas):
         held = {id: executable.read(id) for id in self._own}
         if not self._values:
             self._values = [held] * self.count
-        if replica != self._inside:
-            self._values[self._inside] = held
+        if replica != self._loaded:
+            self._values[self._loaded] = held
             for id, value in self._values[replica].items():
                 executable.write(id, value)
-            self._inside = replica
+            self._loaded = replica
 
     def restart(self) -> None:
-        self._values, self._inside = [], 0
+        self._values, self._loaded = [], 0
 
 
-class Together(Replicas):
+class JointReplicas(Replicas):
     """Replicas that communicate, or whose weights differ: one program contains all of them."""
 
     def __init__(

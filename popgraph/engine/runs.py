@@ -10,7 +10,7 @@ from popgraph.backends.base import Executable
 from popgraph.engine.delayed_weights import DelayedWeights
 from popgraph.engine.engine import Engine
 from popgraph.engine.replicas import Inputs, Replicas, Results
-from popgraph.engine.staged import StagedExecutable
+from popgraph.engine.staged_executable import StagedExecutable
 from popgraph.engine.steps import StepData, Steps
 
 
@@ -24,11 +24,11 @@ class Driver(Protocol):
     def step(self, executable: Executable, inputs: Inputs) -> Results:
         """Runs the program once."""
 
-    def run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
+    def run_stacked(self, executable: Executable, inputs: Inputs, count: int) -> Results:
         """Runs the program `count` times in one call."""
 
 
-class Undriven:
+class UnscheduledDriver:
     """The driver of a program without scheduled scalars."""
 
     is_scheduled = False
@@ -36,11 +36,11 @@ class Undriven:
     def step(self, executable: Executable, inputs: Inputs) -> Results:
         return executable.run(inputs)
 
-    def run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
-        return executable.run_in_row(inputs, count)
+    def run_stacked(self, executable: Executable, inputs: Inputs, count: int) -> Results:
+        return executable.run_stacked(inputs, count)
 
 
-class Runs:
+class StepRunner:
     """The steps of an engine's program."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Runs:
         """`checks` are called after each run of the program."""
         self._engine, self._steps, self._checks = engine, steps, checks
         self.replicas = replicas
-        self.driver: Driver = Undriven()
+        self.driver: Driver = UnscheduledDriver()
         self.inputs: Inputs | None = None
         """The last micro-batch that ran."""
         self._delayed = DelayedWeights(delays)
@@ -64,24 +64,24 @@ class Runs:
         """Whether the host acts between micro-batches."""
         several = self._steps.share.own.all_replicas > 1
         looks = bool(self._checks) or self.driver.is_scheduled
-        return several or looks or self._delayed.are_any
+        return several or looks or self._delayed.has_delays
 
     def step(self, data: StepData, *, forward: bool = False) -> None:
         """Runs one step; with `forward`, its forward pass alone."""
         executable = self._engine.executable
         assert executable is not None, "steps are of a compiled program"
         self._delayed.begin_step()
-        in_row = partial(self._run_in_row, executable)
+        run_stacked = partial(self._run_part, executable)
         if isinstance(executable, StagedExecutable):
-            self._steps.run_together(data, in_row)
-        elif forward or self._is_one_by_one or not self._steps.run_in_row(data, in_row):
+            self._steps.run_together(data, run_stacked)
+        elif forward or self._is_one_by_one or not self._steps.run_stacked(data, run_stacked):
             run = partial(self._run_replicas, executable, forward)
-            only = self._engine.program.of_forward if forward else None
+            only = self._engine.program.forward_outputs if forward else None
             self._steps.run(data, run, only)
 
-    def _run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
+    def _run_part(self, executable: Executable, inputs: Inputs, count: int) -> Results:
         self.inputs = {id: rows[-1] for id, rows in inputs.items()}
-        return self.driver.run_in_row(executable, inputs, count)
+        return self.driver.run_stacked(executable, inputs, count)
 
     def _run_replicas(
         self, executable: Executable, forward: bool, inputs: Sequence[Inputs]

@@ -29,7 +29,7 @@ def steps_are_split() -> bool:
 
 
 @dataclass(frozen=True)
-class Share:
+class StepShard:
     """The part of a step that a rank runs: all of it, unless steps are split."""
 
     whole: StepPlan
@@ -38,7 +38,7 @@ class Share:
     """The part that this rank runs."""
 
     @classmethod
-    def of(cls, plan: StepPlan) -> Share:
+    def of(cls, plan: StepPlan) -> StepShard:
         if not _splits or plan.ranks > 1 or plan.replicas == 1:
             return cls(plan, plan)
         here = world()
@@ -52,7 +52,7 @@ class Share:
         return cls(plan, replace(plan, replicas=local).on_rank(here.rank, here.size))
 
     @property
-    def is_part(self) -> bool:
+    def is_partial(self) -> bool:
         """Whether other ranks run the rest."""
         return self.whole != self.own
 
@@ -61,22 +61,24 @@ class Share:
         """Whether this rank writes the files of the script."""
         return not _splits or world().is_first
 
-    def taken(self, replicas: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
+    def own_inputs(self, replicas: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
         """Selects this rank's inputs from the inputs of all replicas."""
-        if not self.is_part:
+        if not self.is_partial:
             return replicas
         first = self.own.rank * self.own.replicas
         return replicas[first : first + self.own.replicas]
 
-    def gathered(self, results: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
+    def gather_results(
+        self, results: Sequence[Mapping[str, Array]]
+    ) -> Sequence[Mapping[str, Array]]:
         """Gathers the results of all replicas."""
-        if not self.is_part:
+        if not self.is_partial:
             return results
         return [one for rank in world().gather(list(results)) for one in rank]
 
-    def agreed(self, values: Mapping[str, Array]) -> Mapping[str, Array]:
+    def broadcast(self, values: Mapping[str, Array]) -> Mapping[str, Array]:
         """Broadcasts the values of the first replica, if each has its own."""
-        return world().broadcast(dict(values)) if self.is_part else values
+        return world().broadcast(dict(values)) if self.is_partial else values
 
     def check(self, exchanges: str) -> None:
         """RankError unless the job has the ranks of the plan, and all have the same program."""
@@ -91,9 +93,9 @@ class Share:
                 f"mpirun -n {plan.ranks} python ...; the first of the {plan.replicas} replicas of "
                 f"each process is number rank * {plan.replicas}",
             )
-        told = here.gather(exchanges)
-        if len(set(told)) > 1:
-            other = next(rank for rank, one in enumerate(told) if one != told[0])
+        programs = here.gather(exchanges)
+        if len(set(programs)) > 1:
+            other = next(rank for rank, one in enumerate(programs) if one != programs[0])
             raise RankError(
                 f"the programs of ranks 0 and {other} do not communicate the same tensors",
                 "compilation",

@@ -9,7 +9,7 @@ from functools import cached_property
 from popgraph.passes.graphcore.stages.places import Pipeline
 
 
-def merged(homes: Mapping[int, int | None]) -> dict[int, int]:
+def merge_stages(homes: Mapping[int, int | None]) -> dict[int, int]:
     """Merges consecutive stages on the same IPU; returns old number -> new number."""
     found: dict[int, int] = {}
     fewer, before = 0, None
@@ -22,7 +22,7 @@ def merged(homes: Mapping[int, int | None]) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class Staged:
+class StageNode:
     """A node: its stage and IPU, and the tensors that it reads and computes."""
 
     stage: int
@@ -37,14 +37,15 @@ class Stages:
     A pipeline of nodes in program order.
 
     In cycle c, stage s works on batch c - s. If `loss` is trained, the gradients of stage s are
-    computed in stage 2 L - s, where L is the stage of the loss. With `apart`, backward stages start
-    one later, so that the last forward stage runs without gradients, and stages are not merged.
+    computed in stage 2 L - s, where L is the stage of the loss. With `separate_backward`, backward
+    stages start one later, so that the last forward stage runs without gradients, and stages are
+    not merged.
     """
 
-    nodes: tuple[Staged, ...]
+    nodes: tuple[StageNode, ...]
     loss: str | None = None
     trained: Collection[str] = field(default=frozenset())
-    apart: bool = False
+    separate_backward: bool = False
 
     @property
     def last(self) -> int:
@@ -53,29 +54,29 @@ class Stages:
         return next(found, max((node.stage for node in self.nodes), default=0))
 
     @cached_property
-    def numbers(self) -> Mapping[int, int]:
+    def final_numbers(self) -> Mapping[int, int]:
         """Final number of each stage, backward stages included."""
         homes = {node.stage: node.ipu for node in self.nodes}
         for stage in {node.stage for node in self.nodes if node in self._differentiated}:
-            homes.setdefault(self.back(stage), homes[stage])
-        return {stage: stage for stage in homes} if self.apart else merged(homes)
+            homes.setdefault(self.backward_stage(stage), homes[stage])
+        return {stage: stage for stage in homes} if self.separate_backward else merge_stages(homes)
 
-    def back(self, stage: int) -> int:
+    def backward_stage(self, stage: int) -> int:
         """The backward stage of a stage."""
-        return 2 * self.last + self.apart - stage
+        return 2 * self.last + self.separate_backward - stage
 
     @property
     def count(self) -> int:
-        return len(set(self.numbers.values()))
+        return len(set(self.final_numbers.values()))
 
     @property
-    def missing(self) -> int | None:
+    def first_missing(self) -> int | None:
         """The first stage without nodes that is followed by one with nodes."""
-        held = set(self.numbers.values())
+        held = set(self.final_numbers.values())
         return next((stage for stage in range(len(held)) if stage not in held), None)
 
     @cached_property
-    def _differentiated(self) -> set[Staged]:
+    def _differentiated(self) -> set[StageNode]:
         """Nodes on a path from a trained weight to the loss."""
         if self.loss is None:
             return set()
@@ -99,7 +100,9 @@ class Stages:
         forward and the backward stage of a batch, later batches pass through the forward stage.
         """
         stages = self.stages_of(weight)
-        return self._number(self.back(stages[0])) - self._number(stages[0]) if stages else 0
+        return (
+            self._number(self.backward_stage(stages[0])) - self._number(stages[0]) if stages else 0
+        )
 
     @property
     def pipeline(self) -> Pipeline:
@@ -107,24 +110,28 @@ class Stages:
         moved = {node.stage for node in self._differentiated}
         own = {node.stage: node.stage if node.ipu is None else node.ipu for node in self.nodes}
         homes = {self._number(stage): home for stage, home in own.items()}
-        homes |= {self._number(self.back(stage)): own[stage] for stage in moved}
-        back = {self._number(stage): self._number(self.back(stage)) for stage in moved}
+        homes |= {self._number(self.backward_stage(stage)): own[stage] for stage in moved}
+        back = {self._number(stage): self._number(self.backward_stage(stage)) for stage in moved}
         weights = {id: self.delay(id) for id in self.trained}
         return Pipeline(dict(sorted(homes.items())), back, weights)
 
     @property
-    def of_tensors(self) -> dict[str, int]:
+    def stage_of_tensor(self) -> dict[str, int]:
         """The stage that computes each tensor."""
         return {id: self._number(node.stage) for node in self.nodes for id in node.outputs}
 
     @property
-    def of_gradients(self) -> dict[str, int]:
+    def stage_of_gradient(self) -> dict[str, int]:
         """The stage that computes the gradient of the node of each tensor."""
         moved = self._differentiated
-        return {id: self._number(self.back(node.stage)) for node in moved for id in node.outputs}
+        return {
+            id: self._number(self.backward_stage(node.stage))
+            for node in moved
+            for id in node.outputs
+        }
 
     def _number(self, stage: int) -> int:
-        return self.numbers.get(stage, stage)
+        return self.final_numbers.get(stage, stage)
 
     def stages_of(self, weight: str) -> list[int]:
         """The stages that read a weight and lead to the loss."""

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from popgraph.engine.replicas import Inputs, Results, RunInRow, run_stacked
-from popgraph.engine.shares import Share
-from popgraph.engine.streams import Kept, Stream
+from popgraph.engine.replicas import Inputs, Results, RunStacked, stack_and_run
+from popgraph.engine.shares import StepShard
+from popgraph.engine.streams import ReturnPolicy, Stream
 from popgraph.support.arrays import Array
 
 RunReplicas = Callable[[Sequence[Inputs]], Sequence[Results]]
@@ -30,11 +30,11 @@ class StepData(Protocol):
     def write(self, stream: Stream, value: Array) -> None:
         """Writes the next value of an output."""
 
-    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+    def are_contiguous(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
         """Whether all arrays are contiguous, and no input overlaps an output."""
 
 
-class HasStreams(Protocol):
+class StreamedProgram(Protocol):
     """The inputs and outputs of a program."""
 
     inputs: dict[str, Stream]
@@ -46,10 +46,10 @@ class HasStreams(Protocol):
 class Steps:
     """The inputs that a step of a program reads, and the outputs that it returns."""
 
-    program: HasStreams
-    kept: Mapping[str, Kept]
+    program: StreamedProgram
+    kept: Mapping[str, ReturnPolicy]
     """The values that each output returns."""
-    share: Share
+    share: StepShard
     shared: Collection[str] = ()
     """Inputs that all replicas share."""
     watchers: Sequence[Callable[[Results], None]] = ()
@@ -64,7 +64,7 @@ class Steps:
         return self._count if id in self.shared else self.share.whole.runs
 
     @cached_property
-    def run_at_once(self) -> bool:
+    def runs_in_one_call(self) -> bool:
         """
         Whether a step of one replica can be a single call of the program.
 
@@ -79,28 +79,28 @@ class Steps:
     def _rows_read(self) -> dict[str, Stream]:
         unused = self.program.unused_inputs
         inputs = self.program.inputs.items()
-        return {id: one.in_row(self._count) for id, one in inputs if id not in unused}
+        return {id: one.stacked(self._count) for id, one in inputs if id not in unused}
 
     @cached_property
     def _rows_unused(self) -> dict[str, Array]:
         """Zeros for unused inputs."""
         return {
-            id: _zeros(self.program.inputs[id].in_row(self._count))
+            id: _zeros(self.program.inputs[id].stacked(self._count))
             for id in self.program.unused_inputs
         }
 
     @cached_property
     def _rows_written(self) -> dict[str, Stream]:
         return {
-            id: one.in_row(len(self.kept[id].of(self._count)))
+            id: one.stacked(len(self.kept[id].of(self._count)))
             for id, one in self.program.outputs.items()
         }
 
-    def run_in_row(self, data: StepData, run: RunInRow) -> bool:
+    def run_stacked(self, data: StepData, run: RunStacked) -> bool:
         """Runs a step as one call of the program if its data allow it; returns whether it did."""
-        if not self.run_at_once or self.share.is_part:
+        if not self.runs_in_one_call or self.share.is_partial:
             return False
-        if not data.holds(self._rows_read.values(), self._rows_written.values()):
+        if not data.are_contiguous(self._rows_read.values(), self._rows_written.values()):
             return False
         given = {id: data.read(one) for id, one in self._rows_read.items()}
         results = run(given | self._rows_unused, self._count)
@@ -108,20 +108,20 @@ class Steps:
             data.write(stream, self._returned(self.kept[id], results[id]))
         return True
 
-    def _returned(self, kept: Kept, rows: Array) -> Array:
+    def _returned(self, kept: ReturnPolicy, rows: Array) -> Array:
         if kept.summed:
             total: Array = reduce(np.add, rows)[None]
             return total
         at = kept.of(self._count)
         return rows if len(at) == self._count else rows[at]
 
-    def run_together(self, data: StepData, run: RunInRow) -> None:
+    def run_together(self, data: StepData, run: RunStacked) -> None:
         """Runs a step of one replica; all of its inputs are read before it begins."""
-        if self.run_in_row(data, run):
+        if self.run_stacked(data, run):
             return
         given = [self._read(data, {}) for _ in range(self._count)]
-        returning = _Returning(self, data, self.program.outputs)
-        for batch, found in enumerate(run_stacked(run, self.program.inputs, given)):
+        returning = _OutputWriter(self, data, self.program.outputs)
+        for batch, found in enumerate(stack_and_run(run, self.program.inputs, given)):
             returning.take(batch, found)
         returning.finish()
 
@@ -133,11 +133,11 @@ class Steps:
         """
         outputs = self.program.outputs
         written = {id: one for id, one in outputs.items() if only is None or id in only}
-        replicas = [_Returning(self, data, written) for _ in range(self.share.whole.replicas)]
+        replicas = [_OutputWriter(self, data, written) for _ in range(self.share.whole.replicas)]
         for batch in range(self._count):
             common: dict[str, Array] = {}
             given = [self._read(data, common) for _ in replicas]
-            found = self.share.gathered(run(self.share.taken(given)))
+            found = self.share.gather_results(run(self.share.own_inputs(given)))
             for results, returning in zip(found, replicas, strict=True):
                 for watch in self.watchers:
                     watch(results)
@@ -161,7 +161,7 @@ class Steps:
 
 
 @dataclass
-class _Returning:
+class _OutputWriter:
     """Returns the outputs of one replica to the sink of a step."""
 
     steps: Steps

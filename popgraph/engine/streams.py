@@ -21,13 +21,13 @@ class Stream:
     def elements(self) -> int:
         return prod(self.shape)
 
-    def in_row(self, count: int) -> Stream:
+    def stacked(self, count: int) -> Stream:
         """A stream of `count` micro-batches at once."""
         return Stream(self.id, self.dtype, (count, *self.shape))
 
 
 @dataclass(frozen=True)
-class Kept:
+class ReturnPolicy:
     """The values of an output that a step returns: every `period`th, the last one, or the sum."""
 
     period: int = 1

@@ -10,9 +10,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from popgraph.backends.registry import DEFAULT
-from popgraph.generation.sampling import Sampling
-from popgraph.generation.states import Cached, Model, PaddingMatters, Recomputed, Single, State
-from popgraph.generation.stops import Stops
+from popgraph.generation.sampling import Sampling, Stops
+from popgraph.generation.states import (
+    CachedState,
+    CausalModel,
+    DecodingState,
+    PaddingDependence,
+    PerPromptStates,
+    RecomputedState,
+)
 from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.start import compile
@@ -64,10 +70,10 @@ class Decoder:
             raise RunError(
                 f"max_length is {max_length}", "Decoder", "it must be an integer from 1 on"
             )
-        self._model = Model(model, max_length)
+        self._model = CausalModel(model, max_length)
         layout = self._model.layout
         self._caches = cache and bool(layout.past)
-        self._expected, self._at_end = 0, False
+        self._expected, self._right_aligned = 0, False
         if self._caches and layout.mask is None:
             self._drop_cache("it has past_key_values and no attention_mask")
         self.reset()
@@ -77,7 +83,7 @@ class Decoder:
         self._rows: list[list[int]] = []
         self._computed: list[int] = []
         """The number of tokens of each row that the logits follow."""
-        self._state: State | None = None
+        self._state: DecodingState | None = None
         self._logits: Array | None = None
         self.is_batch = False
         """Whether the prompts are several."""
@@ -132,20 +138,20 @@ class Decoder:
         seeds = np.random.SeedSequence(seed).spawn(len(self._rows))
         generators = [np.random.default_rng(one) for one in seeds]
         starts = [len(row) for row in self._rows]
-        going = [True] * len(self._rows)
+        is_running = [True] * len(self._rows)
         for _ in range(count):
             logits = self._advance()
-            chosen: list[int | None] = [None] * len(going)
+            chosen: list[int | None] = [None] * len(is_running)
             for at, row in enumerate(self._rows):
-                if going[at]:
+                if is_running[at]:
                     token = sampling.token(logits[at], row, generators[at])
                     row.append(token)
-                    chosen[at], going[at] = token, not stops.end(row[starts[at] :])
+                    chosen[at], is_running[at] = token, not stops.has_ended(row[starts[at] :])
             yield chosen if self.is_batch else chosen[0]
-            if not any(going):
+            if not any(is_running):
                 return
 
-    def _begin(self, ids: Prompts, more: int) -> None:
+    def _begin(self, ids: Prompts, new_count: int) -> None:
         """Appends tokens to the rows, after a check of all of them."""
         rows, is_batch = prompts(ids)
         for at, row in enumerate(rows):
@@ -159,17 +165,17 @@ class Decoder:
         before = self._rows or [[] for _ in rows]
         joined = [[*old, *new] for old, new in zip(before, rows, strict=True)]
         bound, longest = self._model.bound, max(map(len, joined))
-        if bound is not None and longest + more > bound:
+        if bound is not None and longest + new_count > bound:
             raise RunError(
-                f"{longest} tokens and {more} new ones are more than max_length = {bound}",
+                f"{longest} tokens and {new_count} new ones are more than max_length = {bound}",
                 "ids",
                 f"at most {bound - longest} new tokens" if longest < bound else "a shorter prompt",
             )
         if self._state is None:
-            self.is_batch, self._state = is_batch, self._start(len(rows), longest + more)
+            self.is_batch, self._state = is_batch, self._start(len(rows), longest + new_count)
         self._rows = joined
 
-    def _start(self, batch: int, expected: int) -> State:
+    def _start(self, batch: int, expected: int) -> DecodingState:
         fixed = self._model.layout.batch
         if fixed not in (None, 1, batch):
             raise RunError(
@@ -178,11 +184,13 @@ class Decoder:
                 f"give {fixed} prompts, or export the model with an open batch",
             )
         if fixed == 1 and batch > 1:
-            return Single([self._start(1, expected) for _ in range(batch)])
+            return PerPromptStates([self._start(1, expected) for _ in range(batch)])
         if self._caches:
             self._expected = expected
-            return Cached(self._model, batch, min(expected, RESERVED), at_end=self._at_end)
-        return Recomputed(self._model)
+            return CachedState(
+                self._model, batch, min(expected, RESERVED), right_aligned=self._right_aligned
+            )
+        return RecomputedState(self._model)
 
     def _advance(self) -> Array:
         """The logits after the last token of each row."""
@@ -200,10 +208,10 @@ class Decoder:
         assert self._state is not None, "prompts make a state"
         try:
             return self._state.advance(self._rows)
-        except PaddingMatters:
-            if self._at_end:
+        except PaddingDependence:
+            if self._right_aligned:
                 self._drop_cache("its numbers depend on where the padding of the cache is")
-            self._at_end = True
+            self._right_aligned = True
             self._state = self._start(len(self._rows), self._expected)
             return self._advanced()
 

@@ -1,9 +1,10 @@
-"""Sampling: draws the next token from its logits."""
+"""Sampling: draws the next token from its logits, and ends a text at stop sequences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -88,3 +89,28 @@ def penalized(scores: Array, seen: Sequence[int], penalty: float) -> Array:
 def _check(name: str, value: object, fits: bool, expected: str) -> None:
     if not fits:
         raise RunError(f"{name} is {value}", "generate", f"it must be {expected}")
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Sequences of tokens after which a text ends; they are its last tokens."""
+
+    sequences: tuple[tuple[int, ...], ...] = ()
+
+    @staticmethod
+    def of(stop: Any) -> Stops:
+        """A token, or a list whose items are tokens and sequences of tokens."""
+        items = stop if isinstance(stop, Sequence | np.ndarray) else [] if stop is None else [stop]
+        arrays = [np.asarray(item) for item in items]
+        for item, array in zip(items, arrays, strict=True):
+            if array.dtype.kind not in "iu" or not array.size or array.ndim > 1:
+                raise RunError(
+                    f"{item!r} is neither a token nor a sequence of tokens",
+                    "stop",
+                    "stop=2, or a list such as stop=[2, [13, 13]]",
+                )
+        return Stops(tuple(tuple(map(int, array.reshape(-1))) for array in arrays))
+
+    def has_ended(self, tokens: Sequence[int]) -> bool:
+        """Whether new tokens end with one of the sequences."""
+        return any(tuple(tokens[-len(one) :]) == one for one in self.sequences)

@@ -25,18 +25,18 @@ Rows: TypeAlias = Sequence[Sequence[int]]
 """All tokens of each prompt so far."""
 
 
-class PaddingMatters(Exception):
+class PaddingDependence(Exception):
     """The logits of this model depend on where the padding is."""
 
 
-class State(Protocol):
+class DecodingState(Protocol):
     """The tokens so far, as a model keeps them."""
 
     def advance(self, rows: Rows) -> Array:
         """The logits after the last token of each row: [batch, vocabulary], in float64."""
 
 
-class Model:
+class CausalModel:
     """A compiled model of a known layout."""
 
     def __init__(self, runner: Runner, max_length: int | None) -> None:
@@ -58,7 +58,7 @@ class Model:
         bounds = self.bound, None if self.positions is None else self.positions - others
         return max(length, min([size, *(one for one in bounds if one is not None)]))
 
-    def pads_less(self, size: int, needed: int) -> bool:
+    def reduce_padding(self, size: int, needed: int) -> bool:
         """
         Whether less padding can help after an error at `size` positions.
 
@@ -78,8 +78,8 @@ class Model:
         Row b has `before[b]` cached tokens, from slot `starts[b]` of the past on.
         """
         width = ids.shape[1]
-        room = next(iter(past.values())).shape[2] if past else 0
-        slots, new = np.arange(room), np.arange(width)
+        slot_count = next(iter(past.values())).shape[2] if past else 0
+        slots, new = np.arange(slot_count), np.arange(width)
         cached = (slots >= starts[:, None]) & (slots < (starts + before)[:, None])
         mask = np.concatenate([cached, new < counts[:, None]], axis=1)
         # Padding repeats the last position: tables of positions may end there.
@@ -119,7 +119,7 @@ class Model:
         found: Array = logits[np.arange(len(counts)), np.maximum(counts - 1, 0)]
         return found.astype(np.float64)
 
-    def close(self, one: Array, other: Array) -> bool:
+    def is_close(self, one: Array, other: Array) -> bool:
         """
         Whether logits that were computed in another order differ by rounding only.
 
@@ -138,10 +138,10 @@ def padded(rows: Rows, width: int, token: int = 0) -> Array:
     return found
 
 
-class Recomputed:
+class RecomputedState:
     """All tokens run again for each new one. Padding on the right is exact in a causal model."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: CausalModel) -> None:
         self.model = model
         self._is_causal = model.layout.mask is not None
         """With a mask, padding is hidden in any model."""
@@ -154,13 +154,13 @@ class Recomputed:
         try:
             logits = self._logits(rows, counts, width, 0)
         except (IndicesError, TypeMismatchError):
-            if self.model.layout.length or not self.model.pads_less(width, longest):
+            if self.model.layout.length or not self.model.reduce_padding(width, longest):
                 raise
             return self.advance(rows)
         if not self._is_causal and (counts < width).any():
             last = (self.model.layout.vocabulary or max(map(max, rows)) + 1) - 1
             again = self._logits(rows, counts, width, last)
-            if not self.model.close(logits, again):
+            if not self.model.is_close(logits, again):
                 raise ModelError(
                     "the model is not causal: later tokens change the logits of earlier ones",
                     f"output {self.model.layout.logits.name!r}",
@@ -176,7 +176,7 @@ class Recomputed:
         return self.model.last_logits(outputs, counts)
 
 
-class Cached:
+class CachedState:
     """
     New tokens run over the cached keys and values of those before them.
 
@@ -184,33 +184,33 @@ class Cached:
     results, and a new token is written into the next one. Positions are explicit, or the model
     counts them in the mask; that it does not count slots is checked on the first tokens.
 
-    With `at_end`, tokens move so that the last one is in the last slot: the distance of slots is
-    that of tokens, as windows of attention need it, for a copy of the cache with each token.
+    With `right_aligned`, tokens move so that the last one is in the last slot: the distance of
+    slots is that of tokens, as windows of attention need it, for a copy of the cache per token.
     """
 
     def __init__(
         self,
-        model: Model,
+        model: CausalModel,
         batch: int,
         expected: int,
         *,
         checked: bool = False,
-        at_end: bool = False,
+        right_aligned: bool = False,
     ) -> None:
-        self.model, self.expected, self.at_end = model, expected, at_end
+        self.model, self.expected, self.right_aligned = model, expected, right_aligned
         """`expected` tokens get room at once."""
         self.lengths = np.zeros(batch, np.int64)
         """The number of cached tokens of each row."""
         self.capacity = model.layout.capacity or 0
         self.arrays = model.layout.empty(batch, self.capacity)
         self._logits: Array | None = None
-        self._counts_positions = checked or not (at_end or model.layout.positions is None)
+        self._counts_positions = checked or not (right_aligned or model.layout.positions is None)
         self._checked: set[tuple[int, int]] = set()
         self._in_place: bool | None = None
         """Whether the model writes new keys into the past (GroupQueryAttention), not after it."""
 
     def advance(self, rows: Rows) -> Array:
-        """The logits after the last token of each row; PaddingMatters if a check fails."""
+        """The logits after the last token of each row; PaddingDependence if a check fails."""
         if not self._counts_positions:
             self._check_positions([list(row) * (3 - min(len(row), 2)) for row in rows])
         while any(new := [row[int(n) :] for row, n in zip(rows, self.lengths, strict=True)]):
@@ -221,12 +221,14 @@ class Cached:
     def _check_positions(self, rows: Rows) -> None:
         """Compares a run of a token after cached ones with a run of all together."""
         made = [
-            Cached(self.model, len(rows), self.expected, checked=True, at_end=self.at_end)
+            CachedState(
+                self.model, len(rows), self.expected, checked=True, right_aligned=self.right_aligned
+            )
             for _ in range(2)
         ]
         made[0].advance([row[:-1] for row in rows])
-        if not self.model.close(made[1].advance(rows), made[0].advance(rows)):
-            raise PaddingMatters
+        if not self.model.is_close(made[1].advance(rows), made[0].advance(rows)):
+            raise PaddingDependence
         self._counts_positions = True
 
     def _step(self, new: Rows) -> None:
@@ -249,7 +251,7 @@ class Cached:
             outputs = self._run(ids, counts)
         except (IndicesError, TypeMismatchError):
             size, fixed = self.capacity + width, layout.length or layout.capacity
-            if fixed or not self.model.pads_less(size, cached + longest):
+            if fixed or not self.model.reduce_padding(size, cached + longest):
                 raise
             if self.capacity:
                 self._resize(cached, width)
@@ -264,11 +266,11 @@ class Cached:
     @property
     def _starts(self) -> Array:
         """The slot of the first token of each row."""
-        return self.capacity - self.lengths if self.at_end else np.zeros_like(self.lengths)
+        return self.capacity - self.lengths if self.right_aligned else np.zeros_like(self.lengths)
 
     def _run(self, ids: Array, counts: Array) -> dict[str, Array]:
         outputs = self.model.run(ids, counts, self.arrays, self.lengths, self._starts)
-        if not self.capacity or self.at_end:
+        if not self.capacity or self.right_aligned:
             return outputs
         if self._in_place is None:
             row, (name, array) = int(counts.argmax()), next(iter(self.arrays.items()))
@@ -287,8 +289,10 @@ class Cached:
             for name, array in self.arrays.items()
         }
         again = self.model.run(ids, counts, moved, self.lengths, starts)
-        if not self.model.close(*(self.model.last_logits(one, counts) for one in (outputs, again))):
-            raise PaddingMatters
+        if not self.model.is_close(
+            *(self.model.last_logits(one, counts) for one in (outputs, again))
+        ):
+            raise PaddingDependence
         return outputs
 
     def _reserve(self, needed: int, width: int) -> None:
@@ -312,7 +316,7 @@ class Cached:
         self.capacity = size
         self.arrays = self.model.layout.empty(len(self.lengths), size)
         for name, array in before.items():
-            old, new = (array.shape[2] - kept, size - kept) if self.at_end else (0, 0)
+            old, new = (array.shape[2] - kept, size - kept) if self.right_aligned else (0, 0)
             self.arrays[name][:, :, new : new + kept] = array[:, :, old : old + kept]
 
     def _store(self, outputs: dict[str, Array], counts: Array, width: int) -> None:
@@ -322,17 +326,17 @@ class Cached:
             after = made.shape[2] - width
             for row, (start, count) in enumerate(zip(self.lengths, counts, strict=True)):
                 source = start if self._in_place else after
-                if self.at_end:
+                if self.right_aligned:
                     array[row, :, : self.capacity - count] = array[row, :, count:]
                     start = self.capacity - count
                 array[row, :, start : start + count] = made[row, :, source : source + count]
         self.lengths = self.lengths + counts
 
 
-class Single:
+class PerPromptStates:
     """A state for each row, in a model that takes one prompt at a time."""
 
-    def __init__(self, states: Sequence[State]) -> None:
+    def __init__(self, states: Sequence[DecodingState]) -> None:
         self.states = states
 
     def advance(self, rows: Rows) -> Array:

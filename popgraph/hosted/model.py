@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from popgraph.backends.base import ComputedBy, Executable, refuse_donations
 from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
+from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.hosted.chain import Broken, Chain
-from popgraph.hosted.host import TURNS, Host
-from popgraph.hosted.part import Maker, Part, Role, Values
+from popgraph.hosted.host import LOOPS, Host
+from popgraph.hosted.part import LazyProgram, Role, RunnerFactory, Values
 from popgraph.open_model import SPECIALISATIONS
 from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
 from popgraph.passes.onnx.number_labels import number_labels
@@ -41,11 +43,76 @@ from popgraph.support.errors import NeedsHostError, RunError
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import Shape
 
-Watch: TypeAlias = Callable[[Step, Values], None]
+
+@dataclass(frozen=True)
+class Chain:
+    """
+    The steps of a model without host steps, where one program per segment fits all values.
+
+    Looking values up by SSA value instead of by name takes 4 microseconds longer per call, since
+    xDSL hashes values in Python.
+    """
+
+    steps: Sequence[Step]
+    parts: Sequence[tuple[LazyProgram, tuple[str, ...]]]
+    """The parts in order, with the names of their inputs."""
+    values: Mapping[str, SSAValue]
+    outputs: Mapping[str, str]
+    """Output name -> name of its value."""
+
+    @staticmethod
+    def of(
+        steps: Sequence[Step],
+        parts: Sequence[LazyProgram],
+        inputs: Mapping[str, SSAValue],
+        outputs: Mapping[str, SSAValue],
+    ) -> Chain | None:
+        """
+        None if a segment reads a value that neither an input nor a segment provides: a literal.
+        """
+        values = dict(inputs)
+        for part in parts:
+            if not _is_subset(part.piece.inputs, values):
+                return None
+            for name, value in part.piece.outputs.items():
+                if values.setdefault(name, value) is not value:
+                    return None
+        named = {name: value_name(value) for name, value in outputs.items()}
+        if not _is_subset({named[name]: value for name, value in outputs.items()}, values):
+            return None
+        return Chain(steps, [(part, tuple(part.piece.inputs)) for part in parts], values, named)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs the chain; raises `SplitRequired` if a segment has to be split."""
+        known = dict(inputs)
+        for at, (part, names) in enumerate(self.parts):
+            try:
+                known |= part.call({name: known[name] for name in names})
+            except NeedsHostError as error:
+                raise SplitRequired(
+                    at, {self.values[name]: known[name] for name in known}
+                ) from error
+        return {name: known[value] for name, value in self.outputs.items()}
+
+
+class SplitRequired(Exception):
+    """A segment of a chain has no program; the values computed before it remain valid."""
+
+    def __init__(self, at: int, values: Values) -> None:
+        super().__init__()
+        self.at = at
+        self.values = values
+
+
+def _is_subset(subset: Mapping[str, SSAValue], values: Mapping[str, SSAValue]) -> bool:
+    return all(values.get(name) is value for name, value in subset.items())
+
+
+StepListener: TypeAlias = Callable[[Step, Values], None]
 """Called with each step that has run, and all values known at that time."""
 
 
-WHY_NOT = "Python computes a part of the model"
+REASON_NOT_DONATED = "Python computes a part of the model"
 """The reason why inputs cannot be donated."""
 
 
@@ -62,7 +129,7 @@ class HostedModel:
         self,
         module: ModuleOp,
         store: WeightStore,
-        maker: Maker,
+        factory: RunnerFactory,
         reason: NeedsHostError | None = None,
         *,
         in_python: bool = False,
@@ -80,16 +147,16 @@ class HostedModel:
             infer_shapes(module, store)
         steps = partition(module, store, in_python=in_python)
         self._model = model_of(module)
-        self._host = Host(self._model, store, maker)
-        self._maker = maker
+        self._host = Host(self._model, store, factory)
+        self._factory = factory
         self._hosted = set(python_nodes(module, in_python=in_python))
         self._deciding: set[OnnxOp] = set()
-        self._changing = Lock()
+        self._lock = Lock()
         self._splits: dict[Segment, list[Step]] = {}
         """Steps that replaced a split segment."""
-        self._settled: set[Segment] = set()
+        self._stable: set[Segment] = set()
         """Segments that need no further splits for changing shapes."""
-        self._parts: dict[Segment, Part] = {}
+        self._parts: dict[Segment, LazyProgram] = {}
         self._values: dict[Segment, set[tuple[bytes, ...]]] = {}
         """The values that determined the structure of a segment so far."""
         graph = self._model.graph
@@ -98,14 +165,14 @@ class HostedModel:
         self._outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
         self.steps = steps
         self._number(steps)
-        self._chain = self._chained()
+        self._chain = self._build_chain()
         if reason is not None:
             (whole,) = (step for step in steps if isinstance(step, Segment))
             self._split(whole, reason)
 
     def program(self, inputs: Mapping[str, Any]) -> Executable:
         """The steps as an executable; shapes may differ from call to call."""
-        arrays = {name: value for name, value in inputs.items() if is_numbers(value)}
+        arrays = {name: value for name, value in inputs.items() if is_numeric(value)}
         return HostedExecutable(
             self,
             {name: (dtypes.from_numpy(array.dtype), array.shape) for name, array in arrays.items()},
@@ -115,40 +182,42 @@ class HostedModel:
         self,
         inputs: Mapping[str, Any],
         donate: Collection[str] = (),
-        watch: Watch | None = None,
+        listener: StepListener | None = None,
     ) -> dict[str, Any]:
         """The outputs for these inputs: arrays, lists for sequences, None for absent optionals."""
-        refuse_donations(donate, WHY_NOT)
+        refuse_donations(donate, REASON_NOT_DONATED)
         chain = self._chain
-        if chain is None or watch is not None or not self._host.are_declared(inputs):
-            return self._go_on(self.steps, self._host.given(inputs), watch)
+        if chain is None or listener is not None or not self._host.are_declared(inputs):
+            return self._run_steps(self.steps, self._host.given(inputs), listener)
         try:
             return chain.run(inputs)
-        except Broken as broken:
-            return self._go_on(chain.steps[broken.at :], broken.values, watch)
+        except SplitRequired as split:
+            return self._run_steps(chain.steps[split.at :], split.values, listener)
 
-    def _go_on(self, steps: Sequence[Step], given: Values, watch: Watch | None) -> dict[str, Any]:
+    def _run_steps(
+        self, steps: Sequence[Step], given: Values, listener: StepListener | None
+    ) -> dict[str, Any]:
         """Runs the remaining steps, given the values computed so far."""
         values, pending = self._literals | given, deque(steps)
         while pending:
             step = pending.popleft()
             if isinstance(step, HostStep):
                 self._host.node(step.op, values)
-            elif instead := self._instead(step, values):
-                pending.extendleft(reversed(instead))
+            elif replacement := self._run_or_split(step, values):
+                pending.extendleft(reversed(replacement))
                 continue
-            if watch is not None:
-                watch(step, values)
+            if listener is not None:
+                listener(step, values)
         return {name: as_output(values[value]) for name, value in self._outputs.items()}
 
     @property
     def computed_by(self) -> ComputedBy:
         """C or Python, for the steps that have run."""
-        with self._changing:
+        with self._lock:
             parts = [self._parts[step] for step in self.steps if isinstance(step, Segment)]
         return reduce(or_, (part.computed_by for part in parts), self._host.computed_by)
 
-    def again(self, step: HostStep, values: Values) -> None:
+    def recompute(self, step: HostStep, values: Values) -> None:
         """Computes a node again."""
         self._host.node(step.op, dict(values))
 
@@ -156,13 +225,13 @@ class HostedModel:
         """The role of a segment in the model."""
         return self._parts[segment].role
 
-    def _instead(self, segment: Segment, values: Values) -> list[Step]:
+    def _run_or_split(self, segment: Segment, values: Values) -> list[Step]:
         """Runs a segment, or returns the steps that replace it."""
         part = self._parts[segment]
-        if part.is_restless or segment in self._splits:
-            instead = self._calmed(segment)
-            if instead:
-                return instead
+        if part.has_many_signatures or segment in self._splits:
+            replacement = self._split_off_changing(segment)
+            if replacement:
+                return replacement
         try:
             if part.role.repeated or segment.deciding:
                 values |= self._run(segment, part, values)
@@ -172,7 +241,7 @@ class HostedModel:
             return self._split(segment, error)
         return []
 
-    def _run(self, segment: Segment, part: Part, values: Values) -> Values:
+    def _run(self, segment: Segment, part: LazyProgram, values: Values) -> Values:
         """
         Runs a segment that is specialised to values or may be interpreted; returns its outputs.
         """
@@ -186,7 +255,7 @@ class HostedModel:
         able = part.role.repeated and self._host.computes(*segment.nodes)
         found = part.run(values, interpreted if able else None)
         if segment.deciding:
-            self._count(segment, values)
+            self._count_structures(segment, values)
         return found
 
     # splitting of segments
@@ -194,26 +263,26 @@ class HostedModel:
     def _number(self, steps: list[Step]) -> None:
         """Prepares segments for compilation; each has random streams of its own."""
         for step in steps:
-            number = next(self._maker.numbers)
+            number = next(self._factory.numbers)
             if isinstance(step, Segment):
-                role = Role(number, step.known, self._maker.repeated, whole=False)
-                self._parts[step] = Part(step, role, self._maker)
+                role = Role(number, step.known, self._factory.repeated, whole=False)
+                self._parts[step] = LazyProgram(step, role, self._factory)
 
     def _split(self, segment: Segment, reason: NeedsHostError) -> list[Step]:
         """The steps that replace a segment; raises `reason` again if it cannot be split."""
-        with self._changing:
+        with self._lock:
             if segment not in self._splits:
                 assert isinstance(reason.node, OnnxOp), "lowering says where it was"
                 op = maker_of(reason.node, segment.nodes)
-                if op is None or not self._mark(op, reason):
+                if op is None or not self._choose_fallback(op, reason):
                     raise reason
                 self._replace(segment)
             return self._splits[segment]
 
-    def _mark(self, op: OnnxOp, reason: NeedsHostError) -> bool:
+    def _choose_fallback(self, op: OnnxOp, reason: NeedsHostError) -> bool:
         """Chooses another way to compute a node; False if there is none."""
-        outermost = reason.inner is reason.node and op.op_type not in TURNS
-        few = is_branch(op) or not (self._maker.repeated and self._host.computes(op))
+        outermost = reason.inner is reason.node and op.op_type not in LOOPS
+        few = is_branch(op) or not (self._factory.repeated and self._host.computes(op))
         if outermost and few and op not in self._deciding:
             self._deciding.add(op)
             return True
@@ -223,36 +292,40 @@ class HostedModel:
         self._hosted.add(op)
         return True
 
-    def _count(self, segment: Segment, values: Values) -> None:
+    def _count_structures(self, segment: Segment, values: Values) -> None:
         """Moves nodes to the host once too many values have determined their structure."""
         able = [op for op in segment.deciding if not is_branch(op) and self._host.computes(op)]
         if not able:
             return
         operands = {value for op in able for value in op.operands}
-        with self._changing:
+        with self._lock:
             seen = self._values.setdefault(segment, set())
-            seen.add(self._parts[segment].deciding(values, operands))
+            seen.add(self._parts[segment].structural_values(values, operands))
             if len(seen) > SPECIALISATIONS and segment not in self._splits:
                 self._deciding.difference_update(able)
                 self._hosted.update(able)
                 self._replace(segment)
 
-    def _calmed(self, segment: Segment) -> list[Step]:
+    def _split_off_changing(self, segment: Segment) -> list[Step]:
         """
         Steps that replace a segment with too many specialisations.
 
         The host computes nodes whose shapes change between iterations; empty without any.
         """
         part = self._parts[segment]
-        with self._changing:
-            if part.is_restless and segment not in self._splits and segment not in self._settled:
+        with self._lock:
+            if (
+                part.has_many_signatures
+                and segment not in self._splits
+                and segment not in self._stable
+            ):
                 found = _changing_nodes(segment, part.shapes, self._host.store)
                 changing = {op for op in found if self._host.computes(op)}
                 self._hosted |= changing
                 if changing:
                     self._replace(segment)
                 else:
-                    self._settled.add(segment)
+                    self._stable.add(segment)
             return self._splits.get(segment, [])
 
     def _replace(self, segment: Segment) -> None:
@@ -261,9 +334,9 @@ class HostedModel:
         self._splits[segment] = steps
         at = self.steps.index(segment)
         self.steps = [*self.steps[:at], *steps, *self.steps[at + 1 :]]
-        self._chain = self._chained()
+        self._chain = self._build_chain()
 
-    def _chained(self) -> Chain | None:
+    def _build_chain(self) -> Chain | None:
         """The steps as a chain; None if the host computes a step, or may have to."""
         parts = []
         for step in self.steps:
@@ -320,7 +393,7 @@ class HostedExecutable(Executable):
         self.variables = {}
 
     def run(self, inputs: Mapping[str, Any], donate: Collection[str] = ()) -> dict[str, Any]:
-        refuse_donations(donate, WHY_NOT)
+        refuse_donations(donate, REASON_NOT_DONATED)
         return self._model.run({**inputs, **self._known})
 
     @property
@@ -334,7 +407,7 @@ class HostedExecutable(Executable):
         raise _no_variable(variable)
 
 
-def is_numbers(value: object) -> bool:
+def is_numeric(value: object) -> bool:
     """Whether a value is a numeric array."""
     return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"
 
@@ -342,5 +415,5 @@ def is_numbers(value: object) -> bool:
 def _no_variable(name: str) -> RunError:
     return RunError(
         f"the model has no variable {name!r}",
-        hint="a model of which Python computes a part has none",
+        hint="a model with host steps has none",
     )

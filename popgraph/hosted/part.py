@@ -16,12 +16,12 @@ from popgraph.passes.onnx.partition import Piece
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError, PopgraphError
-from popgraph.support.given import as_array
+from popgraph.support.inputs import as_array
 from popgraph.support.shapes import Shape, prod
 
-LARGE = 1 << 16
+LARGE_BYTES = 1 << 16
 """Bytes above which copying a result takes longer than to allocate new memory for the next one."""
-MOST_HELD = 4
+MAX_HELD_RATIO = 4
 """The largest accepted ratio of memory kept alive to the size of a result."""
 
 Values: TypeAlias = dict[SSAValue, Any]
@@ -43,7 +43,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Maker:
+class RunnerFactory:
     """Builds runners of parts."""
 
     start: Callable[[ModuleOp, Role], Runner]
@@ -59,7 +59,7 @@ Interpret: TypeAlias = Callable[[], Values]
 """Computes the values of a part without a program."""
 
 
-class Part:
+class LazyProgram:
     """
     A part of a model that is compiled when it first runs.
 
@@ -67,10 +67,10 @@ class Part:
     occur again, and only while there are few different ones.
     """
 
-    def __init__(self, piece: Piece, role: Role, maker: Maker) -> None:
+    def __init__(self, piece: Piece, role: Role, factory: RunnerFactory) -> None:
         self.piece = piece
         self.role = role
-        self._maker = maker
+        self._factory = factory
         self._seen: set[Signature] = set()
         self.shapes: dict[str, Shape | None] = {}
         """Shape of each input; None once it has changed."""
@@ -78,24 +78,24 @@ class Part:
     @cached_property
     def _runner(self) -> Runner:
         # Compilation mutates the module, so each thread, and the step splitter, uses a clone.
-        return self._maker.start(self.piece.module.clone(), self.role)
+        return self._factory.start(self.piece.module.clone(), self.role)
 
     def run(self, values: Values, interpret: Interpret | None) -> Values:
         """Computes the outputs; `interpret` does the same without a program, if possible."""
         given = {name: values[value] for name, value in self.piece.inputs.items()}
-        if interpret is not None and self.role.repeated and not self._pays(values):
+        if interpret is not None and self.role.repeated and not self._is_worth_compiling(values):
             try:
                 return interpret()
             except PopgraphError:
                 pass  # The program says whether that was an error.
-        made = self.made(given)
+        made = self.call(given)
         return {value: made[name] for name, value in self.piece.outputs.items()}
 
-    def made(self, given: Mapping[str, Any]) -> dict[str, Array]:
+    def call(self, given: Mapping[str, Any]) -> dict[str, Array]:
         """Runs its program; returns the outputs by name."""
         made: dict[str, Array] = self._runner.made.run(given)
         for name, shape in self.piece.shapes.items():
-            made[name] = _cut(made[name], made.pop(shape))
+            made[name] = _cropped(made[name], made.pop(shape))
         return made
 
     @property
@@ -104,29 +104,29 @@ class Part:
         runner = self.__dict__.get("_runner")
         return runner.computed_by if isinstance(runner, Runner) else ComputedBy()
 
-    def _pays(self, values: Values) -> bool:
+    def _is_worth_compiling(self, values: Values) -> bool:
         """
         Whether a program for these values is worth compiling: its signature has occurred before.
         """
         model = self._runner.open
         if model is None:
             return True
-        given = taken(self.piece, values)
+        given = input_arrays(self.piece, values)
         for name, array in given.items():
             if self.shapes.setdefault(name, array.shape) != array.shape:
                 self.shapes[name] = None
         signature = model.interface.call(given).signature
         is_new = signature not in self._seen
-        if not self.is_restless:
+        if not self.has_many_signatures:
             self._seen.add(signature)
         return not is_new
 
     @property
-    def is_restless(self) -> bool:
+    def has_many_signatures(self) -> bool:
         """Whether there were more signatures than programs are kept for."""
         return len(self._seen) > SPECIALISATIONS
 
-    def deciding(self, values: Values, among: set[SSAValue]) -> tuple[bytes, ...]:
+    def structural_values(self, values: Values, among: set[SSAValue]) -> tuple[bytes, ...]:
         """The values among its inputs that determine its structure."""
         model = self._runner.open
         structural = () if model is None else model.interface.structural
@@ -134,7 +134,7 @@ class Part:
         return tuple(values[value].tobytes() for value in inputs if value in among)
 
 
-def _cut(array: Array, shape: Array) -> Array:
+def _cropped(array: Array, shape: Array) -> Array:
     """Cuts a result that was computed up to a bound to its actual shape."""
     sizes = tuple(shape.tolist())
     if sizes == array.shape:
@@ -143,27 +143,27 @@ def _cut(array: Array, shape: Array) -> Array:
     is_list = array.ndim == 1
     part = array[: prod(sizes)].reshape(sizes) if is_list else array[tuple(map(slice, sizes))]
     # For a large result, keeping the rest of the memory alive is cheaper than a copy.
-    is_kept = part.nbytes >= LARGE and array.nbytes <= MOST_HELD * part.nbytes
+    is_kept = part.nbytes >= LARGE_BYTES and array.nbytes <= MAX_HELD_RATIO * part.nbytes
     return part if is_kept and part.flags.c_contiguous else part.copy()
 
 
-def taken(piece: Piece, values: Values) -> dict[str, Array]:
+def input_arrays(piece: Piece, values: Values) -> dict[str, Array]:
     """The inputs of a part by name, as arrays."""
     return {name: as_array(name, values[value]) for name, value in piece.inputs.items()}
 
 
-class BodyPart(Part):
+class LazyBody(LazyProgram):
     """A subgraph of a node; split into steps if it cannot be one program."""
 
     def run(self, values: Values, interpret: Interpret | None) -> Values:
-        if self.is_restless:
-            self._take_apart(None)
+        if self.has_many_signatures:
+            self._split_into_steps(None)
         try:
             return super().run(values, interpret)
         except NeedsHostError as error:
-            self._take_apart(error)
+            self._split_into_steps(error)
             return super().run(values, interpret)
 
-    def _take_apart(self, reason: NeedsHostError | None) -> None:
-        self._runner = self._maker.steps(self.piece.module, self.role, reason)
+    def _split_into_steps(self, reason: NeedsHostError | None) -> None:
+        self._runner = self._factory.steps(self.piece.module, self.role, reason)
         self._seen.clear()

@@ -41,7 +41,7 @@ from popgraph.ipu.mapping import (
     reshaped,
     tile_count,
 )
-from popgraph.ipu.partition import Work
+from popgraph.ipu.partition import PartitionProblem
 from popgraph.ipu.stages import (
     INPUTS,
     RESULTS,
@@ -116,15 +116,15 @@ class _Mapper:
         ops = list(graph.block.ops)
         for op in ops:
             if is_contraction(op):
-                self._cut(op)
+                self._partition(op)
                 self._place_factors(op)
         for op in ops:
             if not isinstance(op, UpdateOp | ReturnOp):
                 self._map(op)
         for op in ops:
             if isinstance(op, SOURCES):
-                self._of(op.results[0])  # Some that nobody reads are left.
-        inputs = [self._of(value) for value in graph.block.args]
+                self._mapping_of(op.results[0])  # Some that nobody reads are left.
+        inputs = [self._mapping_of(value) for value in graph.block.args]
         graph.attributes[INPUTS] = ArrayAttr(inputs)
 
     def _map(self, op: Operation) -> None:
@@ -132,37 +132,39 @@ class _Mapper:
         match op:
             case ReduceOp() if is_contraction(op):
                 for value in op.operands:
-                    self._of(value)
+                    self._mapping_of(value)
             case ReduceOp():
-                if not self._follow(op, op.inputs, op.input_maps):
-                    self._cut(op)
+                if not self._map_like_operand(op, op.inputs, op.input_maps):
+                    self._partition(op)
             case MapOp():
-                if not self._follow(op, op.inputs, op.input_maps):
-                    self._set(op, self._linear(op.sizes, op.outputs[0]))
+                if not self._map_like_operand(op, op.inputs, op.input_maps):
+                    self._assign(op, self._linear(op.sizes, op.outputs[0]))
             case ViewOp():
                 shape = _shape(op.output)
-                same = reshaped(self._of(op.source), shape)
-                self._set(op, same or self._linear(shape, op.output))
+                same = reshaped(self._mapping_of(op.source), shape)
+                self._assign(op, same or self._linear(shape, op.output))
             case ScatterOp():
-                self._set(op, self._of_scatter(op))
+                self._assign(op, self._of_scatter(op))
             case TopKOp():
                 rows = min(self.ipu.total_tiles, max(1, op.sizes[0]))
-                self._set(op, self._from_next(grid_mapping(_shape(op.output), (rows, 1))))
+                self._assign(op, self._shift_to_next(grid_mapping(_shape(op.output), (rows, 1))))
             case AssembleOp():
-                self._set(op, self._linear(_shape(op.output), op.output))
+                self._assign(op, self._linear(_shape(op.output), op.output))
             case ConstantOp() | VariableOp():
                 return  # Whoever reads it first says where it is.
             case _:
-                op.attributes[RESULTS] = ArrayAttr([self._of(value) for value in op.results])
+                op.attributes[RESULTS] = ArrayAttr(
+                    [self._mapping_of(value) for value in op.results]
+                )
         for value in op.operands:
-            self._of(value)
+            self._mapping_of(value)
 
-    def _set(self, op: Operation, mapping: MappingAttr) -> None:
+    def _assign(self, op: Operation, mapping: MappingAttr) -> None:
         op.attributes[NAME] = mapping
         for result in op.results:
             self._known[result] = result_mapping(op)
 
-    def _of(self, value: SSAValue) -> MappingAttr:
+    def _mapping_of(self, value: SSAValue) -> MappingAttr:
         """The mapping of a value; an unmapped source is distributed evenly."""
         if value not in self._known:
             mapping = self._linear(_shape(value), value, grain_of(value) * held_bytes(value))
@@ -171,9 +173,9 @@ class _Mapper:
                 value.owner.attributes[NAME] = mapping
         return self._known[value]
 
-    def _cut(self, op: ReduceOp) -> None:
-        parts = Work(op, self.ipu).parts()
-        self._set(op, self._from_next(grid_mapping(op.sizes, parts)))
+    def _partition(self, op: ReduceOp) -> None:
+        parts = PartitionProblem(op, self.ipu).parts()
+        self._assign(op, self._shift_to_next(grid_mapping(op.sizes, parts)))
 
     def _place_factors(self, op: ReduceOp) -> None:
         """
@@ -191,16 +193,16 @@ class _Mapper:
                 if isinstance(value.owner, SOURCES):
                     value.owner.attributes[NAME] = mapping
 
-    def _follow(
+    def _map_like_operand(
         self, op: MapOp | ReduceOp, inputs: Sequence[SSAValue], maps: Sequence[AffineMap]
     ) -> bool:
         """Maps the loops like one of their operands, preferably a variable."""
         found = list(self._candidates(op, inputs, maps))
         if not found and isinstance(op, MapOp):
-            found = [(self._of(value), value) for value in _read_whole(op)]
+            found = [(self._mapping_of(value), value) for value in _elementwise_operands(op)]
         variables = [one for one, value in found if isinstance(value.owner, VariableOp)]
         for mapping in (*variables, *(one for one, _ in found)):
-            self._set(op, mapping)
+            self._assign(op, mapping)
             return True
         return False
 
@@ -211,32 +213,32 @@ class _Mapper:
             assert isinstance(value.type, TensorType)
             if value not in self._known and _is_source(value):
                 continue
-            own = self._of(value)
+            own = self._mapping_of(value)
             if isinstance(op, MapOp) and reads_whole(value.type, map_, op.sizes):
                 yield own, value
                 continue
             dims = _loops_along(map_, op.sizes, _shape(value))
-            if dims is None or len(dims) - dims.count(None) < _long(op.sizes):
+            if dims is None or len(dims) - dims.count(None) < _count_long_loops(op.sizes):
                 continue
             loops = of_loops(own, dims, op.sizes)
             if loops is None or tile_count(loops) < tile_count(own):
                 continue
-            if isinstance(op, MapOp) or may_split_sums(op) or _keeps_sums_whole(op, loops):
+            if isinstance(op, MapOp) or may_split_sums(op) or _keeps_reductions_on_tile(op, loops):
                 yield loops, value
 
     def _of_scatter(self, op: ScatterOp) -> MappingAttr:
         """
         Partitions first along dimensions with a loop of their own: a tile then reads fewer values.
         """
-        shape, left = _shape(op.output), self._worth(_shape(op.output), op.output)
+        shape, left = _shape(op.output), self._tile_count(_shape(op.output), op.output)
         parts = [1] * len(shape)
         own = [dim for dim, loop in enumerate(own_loops(op)) if loop is not None]
         for dim in (*own, *(dim for dim in range(len(shape)) if dim not in own)):
             parts[dim] = max(1, min(shape[dim], left))
             left //= parts[dim]
-        return self._from_next(grid_mapping(shape, parts))
+        return self._shift_to_next(grid_mapping(shape, parts))
 
-    def _worth(self, shape: Shape, value: SSAValue, least: int = 0) -> int:
+    def _tile_count(self, shape: Shape, value: SSAValue, least: int = 0) -> int:
         """Number of tiles for a tensor, with at least `least` bytes per tile."""
         least = least or self.ipu.least_tile_bytes
         count = prod(shape) * held_bytes(value) // least
@@ -245,10 +247,10 @@ class _Mapper:
     def _linear(self, shape: Shape, value: SSAValue, least: int = 0) -> MappingAttr:
         """Runs of equal length, in whole vectors."""
         grain = grain_of(value)
-        each = ceil(prod(shape) / self._worth(shape, value, least) / grain) * grain
-        return self._from_next(linear_mapping(shape, max(grain, each)))
+        each = ceil(prod(shape) / self._tile_count(shape, value, least) / grain) * grain
+        return self._shift_to_next(linear_mapping(shape, max(grain, each)))
 
-    def _from_next(self, mapping: MappingAttr) -> MappingAttr:
+    def _shift_to_next(self, mapping: MappingAttr) -> MappingAttr:
         """
         Shifts a mapping to the tiles after the previous one, to spread small tensors.
 
@@ -261,7 +263,7 @@ class _Mapper:
         return moved(mapping, first)
 
 
-def _read_whole(op: MapOp) -> Iterator[SSAValue]:
+def _elementwise_operands(op: MapOp) -> Iterator[SSAValue]:
     """Operands that are read elementwise: element i for result i."""
     for value, map_ in zip(op.inputs, op.input_maps, strict=True):
         assert isinstance(value.type, TensorType)
@@ -284,12 +286,12 @@ def _shape(value: SSAValue) -> Shape:
     return value.type.get_shape()
 
 
-def _long(sizes: Shape) -> int:
+def _count_long_loops(sizes: Shape) -> int:
     """Number of loops with more than one iteration."""
     return sum(size > 1 for size in sizes)
 
 
-def _keeps_sums_whole(op: ReduceOp, mapping: MappingAttr) -> bool:
+def _keeps_reductions_on_tile(op: ReduceOp, mapping: MappingAttr) -> bool:
     return prod(mapping.parts[op.parallel_rank :]) == 1
 
 

@@ -14,8 +14,8 @@ from popgraph.dialects.tile import MapOp
 from popgraph.dialects.tile.affine import reads_whole
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.mapping import counts_by_tile
+from popgraph.ipu.simulator import is_free
 from popgraph.ipu.stages import held_bytes, mapping_of
-from popgraph.ipu.steps import is_free
 from popgraph.support.arrays import Array
 
 
@@ -37,7 +37,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Held:
+class LiveTensor:
     """
     A tensor in tile memory, and its lifetime; tensors updated in place are one with their source.
     """
@@ -67,18 +67,18 @@ class Memory:
     """Peak of temporary bytes on each tile."""
     moments: list[Moment] = field(default_factory=list)
     """The operations of the main graph, in order."""
-    tensors: list[Held] = field(default_factory=list)
+    tensors: list[LiveTensor] = field(default_factory=list)
     """Permanent tensors of all graphs, then other tensors of the main graph."""
 
     @property
-    def always(self) -> Array:
+    def persistent(self) -> Array:
         found: Array = sum(self.by_category.values(), np.zeros(self.ipu.total_tiles, np.int64))
         return found
 
     @property
     def by_tile(self) -> Array:
         """Peak bytes on each tile."""
-        found: Array = self.always + self.peak
+        found: Array = self.persistent + self.peak
         return found
 
     @property
@@ -110,14 +110,14 @@ class Liveness:
         self._roots: dict[SSAValue, SSAValue] = {}
         self._ends: dict[SSAValue, int] = {}
         for value in self._values():
-            self._note(value)
+            self._extend_lifetime(value)
 
     def _values(self) -> Iterator[SSAValue]:
         yield from self.graph.block.args
         for op in self._ops:
             yield from op.results
 
-    def _note(self, value: SSAValue) -> None:
+    def _extend_lifetime(self, value: SSAValue) -> None:
         """Records the buffer of a value, and extends that buffer's lifetime."""
         root = self._root_of(value)
         self._roots[value] = root
@@ -132,12 +132,12 @@ class Liveness:
         if isinstance(op, Operation) and op.operands and op.results:
             if is_free(op) and not isinstance(op, UpdateOp):
                 return self._roots[op.operands[0]]
-            source = self._replaced(op, value)
+            source = self._overwritten_operand(op, value)
             if source is not None:
                 return self._roots[source]
         return value
 
-    def _replaced(self, op: Operation, result: SSAValue) -> SSAValue | None:
+    def _overwritten_operand(self, op: Operation, result: SSAValue) -> SSAValue | None:
         """The operand that an elementwise operation overwrites with its result."""
         if not isinstance(op, MapOp) or result is not op.outputs[0]:
             return None
@@ -164,27 +164,27 @@ class Liveness:
         """Whether no later operation reads the memory of a value."""
         return self._ends.get(root, 0) <= self._places[op]
 
-    def always(self) -> Iterator[Held]:
+    def persistent_tensors(self) -> Iterator[LiveTensor]:
         """Constants and variables, which stay from step to step."""
         for op in self._ops:
             if isinstance(op, ConstantOp | VariableOp):
-                yield Held(op.results[0], 0, len(self._ops), _CATEGORIES[type(op)])
+                yield LiveTensor(op.results[0], 0, len(self._ops), _CATEGORIES[type(op)])
 
-    def meanwhile(self) -> Iterator[Held]:
+    def temporary_tensors(self) -> Iterator[LiveTensor]:
         """All other tensors, in order of creation."""
         for value in self._values():
             owner = value.owner
             if self._roots[value] is value and not isinstance(owner, ConstantOp | VariableOp):
                 born = self._places[owner] if isinstance(owner, Operation) else 0
-                yield Held(value, born, self._ends[value])
+                yield LiveTensor(value, born, self._ends[value])
 
     def moments(self) -> Iterator[tuple[Operation, Array]]:
         """The bytes on each tile while each operation runs, in order."""
         tiles = self.ipu.total_tiles
         live = np.zeros(tiles, np.int64)
-        beginning: dict[int, list[Held]] = {}
-        ending: dict[int, list[Held]] = {}
-        for held in self.meanwhile():
+        beginning: dict[int, list[LiveTensor]] = {}
+        ending: dict[int, list[LiveTensor]] = {}
+        for held in self.temporary_tensors():
             beginning.setdefault(held.first, []).append(held)
             ending.setdefault(held.last, []).append(held)
         for number, op in enumerate(self._ops):

@@ -14,13 +14,13 @@ from xdsl.ir import Operation
 from popgraph.compiler.lowering import lower
 from popgraph.dialects.program import GraphOp, graphs_of
 from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
-from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.control_signatures import UNBOUNDED
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.map_to_tiles import on_ipus
 from popgraph.ipu.memory import Liveness, Memory, Moment
+from popgraph.ipu.simulator import Simulator, Step
 from popgraph.ipu.stages import mapping_of, own_mapping, stages
-from popgraph.ipu.steps import Simulator, Step
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options
@@ -124,7 +124,7 @@ class IpuModel:
         found.by_category["code"] = np.full(tiles, code, np.int64)
         nothing, vertices = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
         for graph in self._graphs.values():
-            for held in Liveness(graph, self.ipu, self._temporary).always():
+            for held in Liveness(graph, self.ipu, self._temporary).persistent_tensors():
                 found.tensors.append(held)
                 before = found.by_category.get(held.category, 0)
                 found.by_category[held.category] = before + held.on(tiles)
@@ -136,7 +136,7 @@ class IpuModel:
         found.by_category["vertices"] = vertices
         found.peak = np.zeros(tiles, np.int64)
         liveness = Liveness(self.graph, self.ipu, self._temporary)
-        found.tensors += liveness.meanwhile()
+        found.tensors += liveness.temporary_tensors()
         for op, live in liveness.moments():
             found.peak = np.maximum(found.peak, live)
             needed = self._temporary.get(op, nothing)

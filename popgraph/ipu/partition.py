@@ -71,7 +71,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Work:
+class PartitionProblem:
     """A contraction or reduction to be partitioned, and the target."""
 
     op: ReduceOp
@@ -105,45 +105,47 @@ class Work:
             inner = [dim for dim in range(rank, len(sizes)) if sizes[dim] > 1]
             cut += sorted(inner, key=lambda dim: -sizes[dim])[:1]
         most = max(2, int(MOST_PARTITIONS ** (1 / max(1, len(cut)))))
-        tiles = self._worth()
-        choices = [_counts(sizes[dim], tiles, most) for dim in cut]
+        tiles = self._most_tiles()
+        choices = [_candidate_counts(sizes[dim], tiles, most) for dim in cut]
         grids = np.meshgrid(*choices, indexing="ij") if choices else []
         parts = np.ones((grids[0].size if grids else 1, len(sizes)), np.int64)
         for dim, grid in zip(cut, grids, strict=True):
             parts[:, dim] = grid.reshape(-1)
         return Blocks(sizes, parts[parts.prod(axis=1) <= tiles])
 
-    def _worth(self) -> int:
+    def _most_tiles(self) -> int:
         """Number of tiles for which work per tile outweighs synchronization."""
         whole = Blocks(self.op.sizes, np.ones((1, len(self.op.sizes)), np.int64))
         results = prod(self.op.sizes[: self.op.parallel_rank]) * self.sum_bytes
-        touched = int(self._received(whole)[0]) + results
+        touched = int(self._received_bytes(whole)[0]) + results
         return max(1, min(self.ipu.total_tiles, touched // self.ipu.least_tile_bytes))
 
     def _cycles(self, blocks: Blocks) -> Array:
-        received = self._received(blocks)
+        received = self._received_bytes(blocks)
         moving = received / self.ipu.exchange_bytes
         again = (rounds(self.ipu, received) - 1) * self.ipu.sync_cycles
-        found: Array = moving + again + self._computing(blocks) + self._joining(blocks)
-        return found + self._crossing(blocks)
+        found: Array = (
+            moving + again + self._compute_cycles(blocks) + self._reduction_cycles(blocks)
+        )
+        return found + self._link_cycles(blocks)
 
-    def _crossing(self, blocks: Blocks) -> Array:
+    def _link_cycles(self, blocks: Blocks) -> Array:
         """Cycles to exchange operands between IPUs: each receives the other IPUs' operands."""
         ipus = np.ceil(blocks.parts.prod(axis=1) / self.ipu.tiles)
         whole = Blocks(self.op.sizes, np.ones((1, len(self.op.sizes)), np.int64))
-        moved = int(self._received(whole)[0]) * (ipus - 1) / ipus / self.ipu.link_bytes
+        moved = int(self._received_bytes(whole)[0]) * (ipus - 1) / ipus / self.ipu.link_bytes
         waits = self.ipu.link_sync_cycles - self.ipu.sync_cycles
         found: Array = np.where(ipus > 1, moved + waits, 0)
         return found
 
-    def _received(self, blocks: Blocks) -> Array:
+    def _received_bytes(self, blocks: Blocks) -> Array:
         """Bytes that a tile receives."""
         return sum(
             (blocks.read(one) * held_bytes(one[0]) for one in self.inputs),
             np.zeros(len(blocks.parts), np.int64),
         )
 
-    def _computing(self, blocks: Blocks) -> Array:
+    def _compute_cycles(self, blocks: Blocks) -> Array:
         dims = range(len(self.op.sizes))
         if not is_contraction(self.op):
             loaded = sum(held_bytes(value) for value, _ in self.inputs)
@@ -155,7 +157,7 @@ class Work:
         }
         return product_cycles(self.ipu, max(map(held_bytes, (self.op.lhs, self.op.rhs))), **extents)
 
-    def _joining(self, blocks: Blocks) -> Array:
+    def _reduction_cycles(self, blocks: Blocks) -> Array:
         """Cycles to reduce the partial sums of several tiles."""
         rank = self.op.parallel_rank
         joined = blocks.parts[:, rank:].prod(axis=1)
@@ -195,7 +197,7 @@ def _type(initial: Attribute) -> Attribute:
     return found
 
 
-def _counts(size: int, tiles: int, most: int) -> Array:
+def _candidate_counts(size: int, tiles: int, most: int) -> Array:
     """
     Candidate part counts of a loop: distinct block sizes, at most `most`, geometrically spaced.
     """

@@ -40,13 +40,13 @@ from popgraph.support.shapes import Shape, prod
 Window = tuple[slice, ...]
 
 
-class Held:
+class TileOperands:
     """The elements that one tile can read in a stage: its own, and those it receives."""
 
     def __init__(self, op: Operation, memories: Sequence[Array], stage: Stage, piece: int) -> None:
         self._op, self._memories = op, memories
         self._masks = [
-            self._own(operand, int(stage.pieces.tiles[piece])) for operand in op.operands
+            self._stored_mask(operand, int(stage.pieces.tiles[piece])) for operand in op.operands
         ]
         for read in stage.reads:
             for box in read.boxes:
@@ -54,7 +54,7 @@ class Held:
         for operand in stage.looked_up:
             self._masks[operand][...] = True
 
-    def _own(self, operand: SSAValue, tile_: int) -> Array:
+    def _stored_mask(self, operand: SSAValue, tile_: int) -> Array:
         """Mask of the elements of an operand that a tile stores."""
         held = mapping_of(operand)
         assert held.sizes == operand.type.get_shape(), f"the mapping of another shape: {self._op}"  # type: ignore[attr-defined]
@@ -71,7 +71,9 @@ class Held:
         assert np.all(here), f"operand {operand} is read where no tile sent it: {self._op}"
         return self._memories[operand][tuple(indices)]
 
-    def through(self, operands: Sequence[int], maps: Sequence[AffineMap], at: Indices) -> list[Any]:
+    def read_by_maps(
+        self, operands: Sequence[int], maps: Sequence[AffineMap], at: Indices
+    ) -> list[Any]:
         return [
             self.at(operand, map_.eval(at, ()))
             for operand, map_ in zip(operands, maps, strict=True)
@@ -81,7 +83,7 @@ class Held:
         self, operands: Sequence[int], maps: Sequence[AffineMap], at: Indices
     ) -> Callable[[Indices], list[Any]]:
         """Reads like `through`, but checks all indices at once in advance."""
-        self.through(operands, maps, at)
+        self.read_by_maps(operands, maps, at)
         arrays = [self._memories[operand] for operand in operands]
 
         def read(indices: Indices) -> list[Any]:
@@ -92,7 +94,7 @@ class Held:
 
         return read
 
-    def whole(self, operand: int) -> Array:
+    def whole_table(self, operand: int) -> Array:
         """A table that is indexed by data, so that the tile needs all of it."""
         assert self._masks[operand].all()
         return self._memories[operand]
@@ -101,7 +103,7 @@ class Held:
         return np.asarray(self.at(operand, _grid(window)))
 
 
-class Made:
+class TileResults:
     """Results that tiles write piece by piece; each element must be written exactly once."""
 
     def __init__(self, op: Operation) -> None:
@@ -137,20 +139,20 @@ def _windows(boxes: Sequence[Boxes], piece: int) -> list[Window]:
 
 def run_map(op: tile.MapOp, *memories: Array) -> list[Array]:
     (stage,) = stages(op)
-    made, body = Made(op), Body(op.body.block)
+    results, body = TileResults(op), Body(op.body.block)
     inputs = range(len(op.inputs))
     for piece in range(len(stage.pieces.tiles)):
-        held = Held(op, memories, stage, piece)
-        tables = [held.whole(number) for number in stage.looked_up]
+        held = TileOperands(op, memories, stage, piece)
+        tables = [held.whole_table(number) for number in stage.looked_up]
         for window in _windows(stage.pieces.boxes, piece):
             indices = _grid(window)
-            read = held.through(inputs, op.input_maps, indices)
-            made.write(window, body(indices, [*read, *tables]))
-    return made.done()
+            read = held.read_by_maps(inputs, op.input_maps, indices)
+            results.write(window, body(indices, [*read, *tables]))
+    return results.done()
 
 
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
-    assert not op.numbers_loops, "tiles keep whole numbers, and sum them at once"
+    assert not op.uses_loop_numbers, "tiles keep integers, and sum them at once"
     count = len(op.inputs)
     body, combiners = Body(op.body.block), combiners_of(op.body.block, count)
 
@@ -195,7 +197,7 @@ def _run_reducing(
     rank, boxes = op.parallel_rank, partial.pieces.boxes[0]
     partials = []
     for piece in range(len(partial.pieces.tiles)):
-        held = Held(op, memories, partial, piece)
+        held = TileOperands(op, memories, partial, piece)
         window = boxes.window(piece)
         parallel = _grid(window[:rank])
         shape = tuple(side.stop - side.start for side in window[:rank])
@@ -207,13 +209,13 @@ def _run_reducing(
             if prod(shape):
                 totals = step(indices, read(indices), totals)
         partials.append(totals)
-    made, epilogue = Made(op), Body(op.epilogue.block)
+    results, epilogue = TileResults(op), Body(op.epilogue.block)
     epilogue_inputs = range(count, len(op.operands))
     runs = len(finish.pieces.tiles) * finish.joined // len(partials)
     for piece in range(len(finish.pieces.tiles)):
         group = piece // runs * finish.joined
         origin = boxes.low[group][:rank].tolist()
-        held = Held(op, memories, finish, piece)
+        held = TileOperands(op, memories, finish, piece)
         for window in _windows(finish.pieces.boxes, piece):
             inner = tuple(
                 slice(side.start - low, side.stop - low)
@@ -224,17 +226,17 @@ def _run_reducing(
             for other in others:
                 totals = join(totals, other)
             indices = _grid(window)
-            beside = held.through(epilogue_inputs, op.epilogue_input_maps, indices)
-            made.write(window, epilogue(indices, [*totals, *beside]))
-    return made.done()
+            beside = held.read_by_maps(epilogue_inputs, op.epilogue_input_maps, indices)
+            results.write(window, epilogue(indices, [*totals, *beside]))
+    return results.done()
 
 
 def run_scatter(op: tile.ScatterOp, *memories: Array) -> list[Array]:
     (stage,) = stages(op)
-    made, body, count = Made(op), Body(op.body.block), len(op.inputs)
+    results, body, count = TileResults(op), Body(op.body.block), len(op.inputs)
     shape = op.output.type.get_shape()
     for piece in range(len(stage.pieces.tiles)):
-        held = Held(op, memories, stage, piece)
+        held = TileOperands(op, memories, stage, piece)
         for window in _windows(stage.pieces.boxes, piece):
             total = np.zeros(shape, numpy_dtype(op.output.type))
             if op.initial is not None:
@@ -242,7 +244,7 @@ def run_scatter(op: tile.ScatterOp, *memories: Array) -> list[Array]:
             domain = _domain(op, window)
             indices = _grid(domain)
             if all(side.stop > side.start for side in domain):
-                read = held.through(range(count), op.input_maps, indices)
+                read = held.read_by_maps(range(count), op.input_maps, indices)
                 extent = tuple(side.stop - side.start for side in domain)
                 *places, value = (
                     np.broadcast_to(result, extent).reshape(-1) for result in body(indices, read)
@@ -256,8 +258,8 @@ def run_scatter(op: tile.ScatterOp, *memories: Array) -> list[Array]:
                 )
                 here = np.broadcast_to(here, value.shape)
                 combine_at(op, total, [place[here] for place in places], value[here])
-            made.write(window, [total[window]])
-    return made.done()
+            results.write(window, [total[window]])
+    return results.done()
 
 
 def _domain(op: tile.ScatterOp, window: Window) -> Window:
@@ -272,33 +274,33 @@ def _domain(op: tile.ScatterOp, window: Window) -> Window:
 
 def run_top_k(op: tile.TopKOp, memory: Array) -> list[Array]:
     (stage,) = stages(op)
-    made = Made(op)
+    results = TileResults(op)
     for piece in range(len(stage.pieces.tiles)):
-        held = Held(op, [memory], stage, piece)
+        held = TileOperands(op, [memory], stage, piece)
         for window in _windows(stage.pieces.boxes, piece):
             rows = held.window(0, (window[0], slice(0, op.sizes[1])))
-            made.write(window, [in_order(op, rows)[:, window[1]]])
-    return made.done()
+            results.write(window, [in_order(op, rows)[:, window[1]]])
+    return results.done()
 
 
 def run_assemble(op: tile.AssembleOp, *memories: Array) -> list[Array]:
     (stage,) = stages(op)
-    made = Made(op)
+    results = TileResults(op)
     fill = literal_value(op.fill, element(op.output))
     for piece in range(len(stage.pieces.tiles)):
-        held = Held(op, memories, stage, piece)
+        held = TileOperands(op, memories, stage, piece)
         for window in _windows(stage.pieces.boxes, piece):
             whole = np.full(
                 [side.stop - side.start for side in window], fill, numpy_dtype(op.output.type)
             )
             for number, (value, offsets, steps) in enumerate(op.placements()):
                 _insert(held, number, value, offsets, steps, window, whole)
-            made.write(window, [whole])
-    return made.done()
+            results.write(window, [whole])
+    return results.done()
 
 
 def _insert(
-    held: Held,
+    held: TileOperands,
     number: int,
     value: SSAValue,
     offsets: Shape,
@@ -324,11 +326,11 @@ def _insert(
 
 def run_view(op: tile.ViewOp, memory: Array) -> list[Array]:
     (stage,) = stages(op)
-    made = Made(op)
+    results = TileResults(op)
     shape = own_mapping(op).sizes
     assert isinstance(op.source.type, TensorType)
     for piece in range(len(stage.pieces.tiles)):
-        held = Held(op, [memory], stage, piece)
+        held = TileOperands(op, [memory], stage, piece)
         for window in _windows(stage.pieces.boxes, piece):
             if shape:
                 numbers = np.ravel_multi_index(np.broadcast_arrays(*_grid(window)), shape)
@@ -336,8 +338,8 @@ def run_view(op: tile.ViewOp, memory: Array) -> list[Array]:
                 numbers = np.array(0)
             source = op.source.type.get_shape()
             places = np.unravel_index(numbers, source) if source else ()
-            made.write(window, [held.at(0, places)])
-    return made.done()
+            results.write(window, [held.at(0, places)])
+    return results.done()
 
 
 _MAPPED: dict[type[Operation], Callable[..., list[Array]]] = {

@@ -8,7 +8,7 @@ from typing import Any
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.memory import Memory
 from popgraph.ipu.model import Call, IpuModel, Part
-from popgraph.ipu.steps import Step
+from popgraph.ipu.simulator import Step
 from popgraph.support.tables import table
 
 

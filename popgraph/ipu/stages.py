@@ -17,7 +17,7 @@ from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
 from popgraph.dialects.tile.affine import Linear, linear, reads_whole
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.structured.combiners import combiners_of
-from popgraph.dialects.tile.structured.movement import AssembleOp, ViewOp
+from popgraph.dialects.tile.structured.layouts import AssembleOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
     IndexOp,
     MapOp,
@@ -52,7 +52,7 @@ GRAIN_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Read:
+class OperandRead:
     """The elements of an operand that each piece of work reads: a union of boxes."""
 
     operand: int
@@ -60,13 +60,13 @@ class Read:
 
     def missing(self, pieces: Pieces, held: MappingAttr) -> Array:
         """Upper bound of the elements that each piece reads and its tile does not store."""
-        have = _held_at(held, pieces.tiles)
-        alone = sum((_beyond(box, have) for box in self.boxes), np.zeros(1, np.int64))
-        around = self.around
-        return np.minimum(alone, _beyond(around, have))
+        have = _stored_on(held, pieces.tiles)
+        alone = sum((_count_outside(box, have) for box in self.boxes), np.zeros(1, np.int64))
+        around = self.bounding_box
+        return np.minimum(alone, _count_outside(around, have))
 
     @property
-    def around(self) -> Boxes:
+    def bounding_box(self) -> Boxes:
         """The bounding box of the elements that each piece reads."""
         if len(self.boxes) == 1:
             return self.boxes[0]
@@ -85,7 +85,7 @@ class Stage:
     """Work of all tiles after one exchange, over one index space."""
 
     pieces: Pieces
-    reads: tuple[Read, ...]
+    reads: tuple[OperandRead, ...]
     looked_up: tuple[int, ...] = ()
     """Operands that are indexed by data."""
     joined: int = 1
@@ -180,23 +180,23 @@ def stages(op: Operation) -> tuple[Stage, ...]:
     match op:
         case MapOp():
             pieces = pieces_of(own_mapping(op))
-            reads = _through(op.inputs, op.input_maps, pieces.boxes, op.sizes)
+            reads = _reads_through(op.inputs, op.input_maps, pieces.boxes, op.sizes)
             return (Stage(pieces, reads, tuple(range(len(op.inputs), len(op.operands)))),)
         case ReduceOp():
-            return _reducing(op, op.inputs)
+            return _reduce_stages(op, op.inputs)
         case ScatterOp():
-            return (_scattering(op),)
+            return (_scatter_stage(op),)
         case TopKOp():
             pieces = pieces_of(own_mapping(op))
-            return (Stage(pieces, (Read(0, tuple(_whole_rows(op, pieces))),)),)
+            return (Stage(pieces, (OperandRead(0, tuple(_whole_rows(op, pieces))),)),)
         case AssembleOp():
             pieces = pieces_of(own_mapping(op))
-            return (Stage(pieces, tuple(_assembling(op, pieces))),)
+            return (Stage(pieces, tuple(_assemble_reads(op, pieces))),)
         case ViewOp():
-            return (_viewing(op),)
+            return (_view_stage(op),)
         case UpdateOp():
             pieces = pieces_of(variable_mapping(op))
-            return (Stage(pieces, (Read(0, pieces.boxes),)),)
+            return (Stage(pieces, (OperandRead(0, pieces.boxes),)),)
     raise UnsupportedError(
         f"{op.name} is not mapped to tiles",
         source(op.location),
@@ -214,21 +214,23 @@ def variable_mapping(update: UpdateOp) -> MappingAttr:
     return mapping_of(update.value)
 
 
-def _through(
+def _reads_through(
     values: Sequence[SSAValue],
     maps: Sequence[AffineMap],
     boxes: Iterable[Boxes],
     sizes: Shape,
     first: int = 0,
-) -> tuple[Read, ...]:
+) -> tuple[OperandRead, ...]:
     """The elements that boxes of a domain read through index maps."""
     return tuple(
-        Read(first + number, tuple(reach(map_, box, sizes, _shape(value)) for box in boxes))
+        OperandRead(
+            first + number, tuple(region_of(map_, box, sizes, _shape(value)) for box in boxes)
+        )
         for number, (value, map_) in enumerate(zip(values, maps, strict=True))
     )
 
 
-def _reducing(op: ReduceOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
+def _reduce_stages(op: ReduceOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
     """Partial results by blocks of the domain, then results by runs."""
     own, count = own_mapping(op), len(inputs)
     partial = pieces_of(own)
@@ -236,10 +238,12 @@ def _reducing(op: ReduceOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
     results = pieces_of(result_mapping(op))
     joined = int(np.prod(own.parts[op.parallel_rank :], dtype=np.int64))
     return (
-        Stage(partial, _through(inputs, op.input_maps, partial.boxes, op.sizes)),
+        Stage(partial, _reads_through(inputs, op.input_maps, partial.boxes, op.sizes)),
         Stage(
             results,
-            _through(op.operands[count:], op.epilogue_input_maps, results.boxes, parallel, count),
+            _reads_through(
+                op.operands[count:], op.epilogue_input_maps, results.boxes, parallel, count
+            ),
             joined=joined,
         ),
     )
@@ -254,7 +258,7 @@ def own_loops(op: ScatterOp) -> list[int | None]:
     ]
 
 
-def _scattering(op: ScatterOp) -> Stage:
+def _scatter_stage(op: ScatterOp) -> Stage:
     """The tile of a result element reads all values that may be scattered to it."""
     pieces, loops = pieces_of(own_mapping(op)), own_loops(op)
     domains = []
@@ -267,9 +271,9 @@ def _scattering(op: ScatterOp) -> Stage:
                 high[:, loop] = np.minimum(high[:, loop], box.high[:, dim])
         empty = box.volumes[:, None] == 0
         domains.append(Boxes(low, np.where(empty, low, high)))
-    reads = _through(op.inputs, op.input_maps, domains, op.sizes)
+    reads = _reads_through(op.inputs, op.input_maps, domains, op.sizes)
     if op.initial is not None:
-        reads = (*reads, Read(len(op.inputs), pieces.boxes))
+        reads = (*reads, OperandRead(len(op.inputs), pieces.boxes))
     return Stage(pieces, reads)
 
 
@@ -282,7 +286,7 @@ def _whole_rows(op: TopKOp, pieces: Pieces) -> Iterator[Boxes]:
         yield Boxes(low, high)
 
 
-def _assembling(op: AssembleOp, pieces: Pieces) -> Iterator[Read]:
+def _assemble_reads(op: AssembleOp, pieces: Pieces) -> Iterator[OperandRead]:
     """The part of each piece that lies in a box of the result."""
     for number, (piece, offsets, steps) in enumerate(op.placements()):
         shape, step = np.array(_shape(piece)), np.array(steps)
@@ -292,10 +296,10 @@ def _assembling(op: AssembleOp, pieces: Pieces) -> Iterator[Read]:
             high = np.clip(-((np.array(offsets) - box.high) // step), 0, shape)
             empty = box.volumes[:, None] == 0
             found.append(Boxes(low, np.where(empty, low, np.maximum(low, high))))
-        yield Read(number, tuple(found))
+        yield OperandRead(number, tuple(found))
 
 
-def _viewing(op: ViewOp) -> Stage:
+def _view_stage(op: ViewOp) -> Stage:
     """Row-major intervals are the same in both shapes."""
     own = own_mapping(op)
     pieces = pieces_of(own)
@@ -308,7 +312,7 @@ def _viewing(op: ViewOp) -> Stage:
     whole = Boxes(
         np.zeros((len(end), len(shape)), np.int64), np.broadcast_to(shape, (len(end), len(shape)))
     )
-    return Stage(pieces, (Read(0, tuple(interval_boxes(end - volumes, end, whole))),))
+    return Stage(pieces, (OperandRead(0, tuple(interval_boxes(end - volumes, end, whole))),))
 
 
 def _shape(value: SSAValue) -> Shape:
@@ -316,7 +320,7 @@ def _shape(value: SSAValue) -> Shape:
     return value.type.get_shape()
 
 
-def reach(map_: AffineMap, box: Boxes, sizes: Shape, shape: Shape) -> Boxes:
+def region_of(map_: AffineMap, box: Boxes, sizes: Shape, shape: Shape) -> Boxes:
     """A bounding box of the image of a box under an index map."""
     low = np.zeros((len(box.low), len(shape)), np.int64)
     high = np.zeros_like(low)
@@ -337,20 +341,22 @@ def _span(form: Linear, box: Boxes, sizes: Shape) -> tuple[Array, Array]:
             least, most = box.low[:, atom.position], box.high[:, atom.position] - 1
         else:
             inner, by = _span(linear(atom.lhs, sizes), box, sizes), atom.rhs.value  # type: ignore[attr-defined]
-            least, most = _divided(atom.kind, *inner, by)  # type: ignore[attr-defined]
+            least, most = _quotient_bounds(atom.kind, *inner, by)  # type: ignore[attr-defined]
         low = low + factor * (least if factor > 0 else most)
         high = high + factor * (most if factor > 0 else least)
     return low, high
 
 
-def _divided(kind: AffineBinaryOpKind, low: Array, high: Array, by: int) -> tuple[Array, Array]:
+def _quotient_bounds(
+    kind: AffineBinaryOpKind, low: Array, high: Array, by: int
+) -> tuple[Array, Array]:
     if kind == AffineBinaryOpKind.FloorDiv:
         return low // by, high // by
     same = low // by == high // by
     return np.where(same, low % by, 0), np.where(same, high % by, by - 1)
 
 
-def _held_at(held: MappingAttr, tiles: Array) -> tuple[Boxes, ...]:
+def _stored_on(held: MappingAttr, tiles: Array) -> tuple[Boxes, ...]:
     """The elements of a tensor on the given tiles."""
     pieces = pieces_of(held)
     most = int(max(tiles.max(initial=0), pieces.tiles.max(initial=0)))
@@ -363,7 +369,7 @@ def _held_at(held: MappingAttr, tiles: Array) -> tuple[Boxes, ...]:
     )
 
 
-def _beyond(box: Boxes, have: Sequence[Boxes]) -> Array:
+def _count_outside(box: Boxes, have: Sequence[Boxes]) -> Array:
     """The number of indices of each box outside the others, which are disjoint."""
     found: Array = box.volumes - sum(
         (box.meet(other).volumes for other in have), np.zeros(1, np.int64)

@@ -16,7 +16,7 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.levels import GRAPHCORE, ONNX
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import ConstantOp, VariableOp
-from popgraph.ipu.memory import Held
+from popgraph.ipu.memory import LiveTensor
 from popgraph.ipu.model import Call, IpuModel, Part
 from popgraph.ipu.report import content, overflow
 from popgraph.ipu.stages import held_bytes
@@ -29,7 +29,7 @@ HINT = (
 )
 
 
-def modelled(
+def ipu_view(
     model: IpuModel, nodes: Mapping[Operation, Row], core: Sequence[Row], shown: Sequence[Row]
 ) -> Row:
     """
@@ -72,7 +72,7 @@ class _Reader:
         shown: Sequence[Row],
     ) -> None:
         self._model, self._nodes, self._core = model, nodes, core
-        self._twins = twins(core, shown)
+        self._twins = equivalent_nodes(core, shown)
         self._vectors = Vectors()
         self._ops: list[Row] = []
         self._numbers: dict[Operation, int] = {}
@@ -82,14 +82,14 @@ class _Reader:
 
     def found(self) -> Row:
         model, memory = self._model, self._model.memory
-        said = content(model)
-        self._add(model.parts, said.pop("steps"), above=None)
+        report = content(model)
+        self._add(model.parts, report.pop("steps"), above=None)
         places = {moment.op: at for at, moment in enumerate(memory.moments)}
         steps = [places[part.op] for part in model.parts]
         moments = [memory.moments[at] for at in steps]
-        needed = said.pop("memory")
+        needed = report.pop("memory")
         return {
-            **said,
+            **report,
             "steps": self._rows,
             "liveness": {
                 "total": [one.total for one in moments],
@@ -111,12 +111,12 @@ class _Reader:
             else None,
         }
 
-    def _add(self, parts: Sequence[Part], told: Sequence[Row], above: int | None) -> None:
+    def _add(self, parts: Sequence[Part], report_rows: Sequence[Row], above: int | None) -> None:
         """Adds steps with their report rows; the steps of a branch or loop follow it."""
-        for part, row in zip(parts, told, strict=True):
+        for part, row in zip(parts, report_rows, strict=True):
             number = len(self._rows)
             inner = {name: row.pop(name) for name in ("copies", "bodies") if name in row}
-            for name in ("kind", "source"):  # The operation tells more of both.
+            for name in ("kind", "source"):  # The operation has more about both.
                 row.pop(name, None)
             found = row | {
                 "operation": self._operation(part.op),
@@ -148,7 +148,7 @@ class _Reader:
             )
         return self._numbers[op]
 
-    def _tensor(self, held: Held, steps: Sequence[int]) -> Row:
+    def _tensor(self, held: LiveTensor, steps: Sequence[int]) -> Row:
         """The row of a tensor, with the first and the last step of its lifetime."""
         value = held.value
         return {
@@ -201,7 +201,7 @@ def _type(value: SSAValue) -> str:
     return f"{describe(value.type)}, in {bits} bits" if narrower else describe(value.type)
 
 
-def twins(own: Sequence[Row], shown: Sequence[Row]) -> dict[int, int]:
+def equivalent_nodes(own: Sequence[Row], shown: Sequence[Row]) -> dict[int, int]:
     """
     Maps the nodes of one graph to equivalent nodes of another.
 
@@ -210,17 +210,17 @@ def twins(own: Sequence[Row], shown: Sequence[Row]) -> dict[int, int]:
     """
     known: dict[str, list[int]] = {}
     for node in shown:
-        known.setdefault(_likeness(node), []).append(node["id"])
+        known.setdefault(_signature(node), []).append(node["id"])
     places = {likeness: iter(numbers) for likeness, numbers in known.items()}
     found = {}
     for node in own:
-        twin = next(places.get(_likeness(node), iter(())), None)
+        twin = next(places.get(_signature(node), iter(())), None)
         if twin is not None:
             found[node["id"]] = twin
     return found
 
 
-def _likeness(node: Row) -> str:
+def _signature(node: Row) -> str:
     types = [one["type"] for one in node["outputs"]]
     return f"{node['kind']} {node['name']} {node['sources']} {types}"
 

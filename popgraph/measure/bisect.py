@@ -120,7 +120,7 @@ def _difference(
             stretch[0].module, stretch[place].module, weights, tolerance=tolerance, seed=seed
         )
     except AssertionError as error:
-        return _said(error)
+        return _numpy_report(error)
     return None
 
 
@@ -135,11 +135,11 @@ def _generated_code(
         for name, wanted in expected.items():
             assert_close(found[name], wanted, C_TOLERANCE, name)
     except AssertionError as error:
-        return Culprit(GENERATED_CODE, _said(error), text_of(module, ()))
+        return Culprit(GENERATED_CODE, _numpy_report(error), text_of(module, ()))
     return None
 
 
-def _said(error: AssertionError) -> str:
+def _numpy_report(error: AssertionError) -> str:
     """NumPy's report in one line: the result that differs, and its largest difference."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     most = next((line for line in lines if line.startswith("Max absolute difference")), "")
@@ -148,7 +148,7 @@ def _said(error: AssertionError) -> str:
     return f"{lines[1]} differs by up to {most.rpartition(':')[2].strip()}"
 
 
-def here(options: Options, threads: int) -> Options:
+def options_here(options: Options, threads: int) -> Options:
     """Options for this machine without measured schedules; random indices stay in range."""
     wanted = compiler.for_this_machine(options, threads)
     return replace(wanted, measured=(), indices=wanted.indices or NEAREST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from popgraph.measure.profile_report import Call, Report, itself
+from popgraph.measure.profile_report import Call, Report, own_time
 
 Event = dict[str, Any]
 COMPILER, PROGRAM = 1, 2
@@ -65,7 +65,7 @@ def _calls(calls: list[Call], start: float, threads: int) -> Iterator[Event]:
             yield from _calls(body.calls, inside, threads)
             inside += sum(one.microseconds for one in body.calls)
         if call.kind in ("branch", "loop"):
-            yield _span(PROGRAM, itself(call).kernel, inside, call.own)
+            yield _span(PROGRAM, own_time(call).kernel, inside, call.own)
         start += call.microseconds
 
 

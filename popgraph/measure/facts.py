@@ -15,9 +15,9 @@ from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program.ops import ReturnOp, YieldOp
-from popgraph.measure.inputs import made_up_inputs
-from popgraph.measure.parts import parts_of
+from popgraph.measure.inputs import random_inputs
 from popgraph.measure.peak import peak
+from popgraph.measure.program_work import work_of_programs
 from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
@@ -115,8 +115,8 @@ def _operators(module: ModuleOp) -> Iterator[str]:
 def cost_of(request: BuildRequest) -> Cost:
     """The cost of a model with static shapes; lowers its module."""
     machine = request.options.target.machine
-    inputs = request.copied()
-    parts = list(parts_of(request, lambda: made_up_inputs(inputs.module)))
+    inputs = request.copy()
+    parts = list(work_of_programs(request, lambda: random_inputs(inputs.module)))
     counted = [part.multiply_adds for part in parts]
     return Cost(
         None if None in counted else sum(filter(None, counted)),
@@ -147,7 +147,7 @@ def time_of(
     module: ModuleOp, compilation: Compilation, options: Options, threads: int, cost: Cost
 ) -> Time:
     """Times a model on random inputs, and the peak loop that scales the estimate."""
-    inputs = made_up_inputs(module)
+    inputs = random_inputs(module)
     run = compiler.runner(module, compilation, options, DEFAULT, threads)
     loop, flops = peak(1)
     contestants = [Contestant("peak", loop), Contestant("model", lambda: run(inputs))]

@@ -12,7 +12,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
 
-def made_up_inputs(module: ModuleOp) -> dict[str, Array]:
+def random_inputs(module: ModuleOp) -> dict[str, Array]:
     """Random arrays; RunError if an input is not a numeric tensor or has unknown sizes."""
     types = {}
     for name, type_ in signature(module).items():

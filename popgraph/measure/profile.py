@@ -16,10 +16,10 @@ from popgraph.compiler.lowering import same_meaning
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.locations import source
 from popgraph.dialects.program import WeightStore
-from popgraph.measure.inputs import made_up_inputs
+from popgraph.measure.inputs import random_inputs
 from popgraph.measure.profile_report import Body, Call, PassTime, Report
-from popgraph.measure.profile_rows import Described
-from popgraph.measure.steps import RanNode, RanSegment, run_steps
+from popgraph.measure.profile_rows import DescribedProfile
+from popgraph.measure.recorded_steps import RanNode, RanSegment, run_steps
 from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
@@ -45,11 +45,11 @@ def report(
     try:
         measured = _program(request, passes)
     except NeedsHostError as error:
-        if not request.splits:
+        if not request.may_split:
             raise
-        return _hosted(name, request.whole(error), rounds, error)
+        return _hosted(name, request.before_lowering(error), rounds, error)
     measured.measure(random_model_inputs(measured.executable.inputs), rounds)
-    described = Described(request.module, measured)
+    described = DescribedProfile(request.module, measured)
     return Report(
         model=name,
         threads=threads,
@@ -94,7 +94,7 @@ def _hosted(
 ) -> Report:
     """Measures each step of a model on the results of the previous steps for random inputs."""
     steps = _Steps(request, rounds)
-    inputs = made_up_inputs(request.module)
+    inputs = random_inputs(request.module)
     for ran in run_steps(request, request.steps(reason), inputs):
         steps.take(ran)
     return steps.report(name)
@@ -116,7 +116,7 @@ class _Segment:
     """A compiled step with its measurements."""
 
     number: int
-    described: Described
+    described: DescribedProfile
     profile: Profile
 
     @property
@@ -181,7 +181,7 @@ class _Steps:
             return
         profile = _program(ran.request, self.passes)
         profile.measure(ran.inputs, self.rounds)
-        self.taken.append(_Segment(number, Described(ran.request.module, profile), profile))
+        self.taken.append(_Segment(number, DescribedProfile(ran.request.module, profile), profile))
 
     def report(self, name: str) -> Report:
         """All steps in order; the total is the sum of their times."""

@@ -120,10 +120,10 @@ def _leaves(call: Call) -> Iterator[Call]:
         for inner in body.calls:
             yield from _leaves(inner)
     if call.kind != "segment":
-        yield itself(call) if call.bodies else call
+        yield own_time(call) if call.bodies else call
 
 
-def itself(call: Call) -> Call:
+def own_time(call: Call) -> Call:
     """The overhead of a branch or loop without its kernels."""
     share = call.share * call.own / call.microseconds if call.microseconds else 0.0
     return replace(
@@ -183,7 +183,7 @@ def lines(calls: Iterable[Call], most: int, depth: int = 0, *, sort: bool = True
                 inside += 1
             yield from lines(body.calls, most, inside, sort=sort)
         if call.kind in ("branch", "loop"):
-            yield Line(depth + 1, replace(itself(call), source=""))
+            yield Line(depth + 1, replace(own_time(call), source=""))
     if len(every) > most:
         yield Line(depth, None, f"... and {len(every) - most} more calls")
 

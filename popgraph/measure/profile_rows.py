@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.tools import Profile, Traced, TracedBody
 from popgraph.dialects.locations import source
-from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.control_signatures import UNBOUNDED
 from popgraph.dialects.tile import CallOp, CondOp, LoopOp
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
 from popgraph.dialects.tile.program.ops import find_program
@@ -16,7 +16,7 @@ from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.profile_report import Body, Call
 
 
-class Described:
+class DescribedProfile:
     """A measured program, and its memory."""
 
     def __init__(self, module: ModuleOp, measured: Profile) -> None:

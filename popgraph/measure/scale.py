@@ -129,10 +129,10 @@ def predictions(step: Step, network: Network, most: int) -> list[Prediction]:
 
 def _predicted(step: Step, network: Network, ranks: int) -> Prediction:
     seconds = step.alone if ranks == 1 else step.seconds(network, ranks)
-    told = sum(network.all_reduce(size, ranks) for size in step.messages)
+    seconds_of_messages = sum(network.all_reduce(size, ranks) for size in step.messages)
     waited = max(0.0, seconds - step.computing) if ranks > 1 else 0.0
-    hidden = max(0.0, 1 - waited / told) if told else 1.0
-    return Prediction(ranks, seconds, min(1.0, step.alone / seconds), told, hidden)
+    hidden = max(0.0, 1 - waited / seconds_of_messages) if seconds_of_messages else 1.0
+    return Prediction(ranks, seconds, min(1.0, step.alone / seconds), seconds_of_messages, hidden)
 
 
 def efficiency_chart(title: str, found: Mapping[str, Sequence[Prediction]]) -> Chart:
@@ -148,7 +148,7 @@ def efficiency_chart(title: str, found: Mapping[str, Sequence[Prediction]]) -> C
 
 
 @dataclass(frozen=True)
-class Trained:
+class MeasuredTraining:
     """A training step to be compiled for one rank or for several."""
 
     module: ModuleOp
@@ -218,7 +218,7 @@ def cores_here() -> int:
     return os.cpu_count() or 1
 
 
-def measured_here(trained: Trained, here: Communicator, rounds: int) -> Step:
+def measured_here(trained: MeasuredTraining, here: Communicator, rounds: int) -> Step:
     """
     The step of the slowest rank of this job, on all ranks.
 
@@ -237,11 +237,11 @@ def network_here(here: Communicator, rounds: int) -> Network:
     """Latency and bandwidth between the ranks of this job, from a short and a long message."""
     everybody = Exchange(ALL_REDUCE, 1, here.size)
 
-    def told(size: int) -> Callable[[], None]:
+    def seconds_of_messages(size: int) -> Callable[[], None]:
         array = np.ones(size // 4, np.float32)
         return lambda: here.start(everybody, array, array)()
 
-    short, long = (_median(here, rounds, told(size)) for size in (8, SAMPLE_BYTES))
+    short, long = (_median(here, rounds, seconds_of_messages(size)) for size in (8, SAMPLE_BYTES))
     latency = short / (2 * log2(here.size))
     moved = 2 * SAMPLE_BYTES * (here.size - 1) / here.size
     return Network(moved / max(long - short, 1e-9), latency)

@@ -22,10 +22,10 @@ from popgraph.passes.pipeline import earlier
 from popgraph.passes.structured.alternatives import ContractionCandidates
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
-GAIN = 1.02
+LEAST_GAIN = 1.02
 """Another schedule must be faster by this factor; a smaller gain may be noise."""
 
-HOPELESS = 4.0
+PRUNING_FACTOR = 4.0
 """Schedules estimated slower than the best by this factor are not tried."""
 
 ROUNDS = 3
@@ -33,10 +33,10 @@ ROUNDS = 3
 
 
 @dataclass
-class Contender:
+class TunedContraction:
     """Identical contractions of a model, and the schedules that are tried."""
 
-    found: ContractionCandidates
+    candidates: ContractionCandidates
     specs: list[ScheduleSpec]
     times: list[int]
     """The fastest time of each schedule, summed over these contractions, in nanoseconds."""
@@ -58,24 +58,24 @@ class Contender:
         """The row in a schedule file."""
         times = {str(spec): ns / 1e3 for spec, ns in zip(self.specs, self.times, strict=True)}
         return {
-            "contraction": self.found.text,
-            "ops": self.found.names,
+            "contraction": self.candidates.text,
+            "ops": self.candidates.names,
             "schedule": str(self.spec),
             "microseconds": times,
         }
 
 
-def shortlist(found: ContractionCandidates, few: int) -> list[ScheduleSpec]:
+def shortlist(found: ContractionCandidates, most_schedules: int) -> list[ScheduleSpec]:
     """
     The current schedule, the best one of each Winograd tile size, then the best of the others.
     """
     costs = dict(found.specs)
-    limit = HOPELESS * min(costs.values())
+    limit = PRUNING_FACTOR * min(costs.values())
     first, *others = costs
     others = [spec for spec in sorted(others, key=costs.__getitem__) if costs[spec] <= limit]
     tiles = {spec.size: spec for spec in reversed(others) if spec.size not in (0, first.size)}
     rest = [spec for spec in others if spec not in tiles.values()]
-    return [first, *tiles.values(), *rest][:few]
+    return [first, *tiles.values(), *rest][:most_schedules]
 
 
 class Tuner:
@@ -87,41 +87,45 @@ class Tuner:
         compilation: Compilation,
         options: Options,
         threads: int,
-        few: int,
+        most_schedules: int,
     ) -> None:
         self._compilation, self._threads = compilation, threads
         self._module = before_scheduling(module, compilation, options)
         done = frozenset(step.pass_class.name for step in earlier(UseWinograd) if step.optional)
         self._options = replace(options, disabled=options.disabled | done)
-        self.contenders: list[Contender] = []
+        self.contractions: list[TunedContraction] = []
         for found in contraction_candidates_of(self._module, options):
-            specs = shortlist(found, few)
-            self.contenders.append(Contender(found, specs, [UNKNOWN] * len(specs)))
-        self._mark()
-        most = max((len(each.specs) for each in self.contenders), default=1)
-        self._programs = [self._program(self.contenders, rank) for rank in range(most)]
+            specs = shortlist(found, most_schedules)
+            self.contractions.append(TunedContraction(found, specs, [UNKNOWN] * len(specs)))
+        self._number_contractions()
+        most = max((len(each.specs) for each in self.contractions), default=1)
+        self._programs = [self._program(self.contractions, rank) for rank in range(most)]
         self.before = self.after = 0
-        self.in_vain = False
+        self.is_slower = False
         """Whether the fastest schedules did not make the whole model faster."""
 
-    def _mark(self) -> None:
+    def _number_contractions(self) -> None:
         """Names every contraction by its number in the list, which kernel calls inherit."""
         ops = [op for op in self._module.walk() if tile.is_contraction(op)]
         for op in self._module.walk():
             op.location = UnknownLoc()
-        for number, each in enumerate(self.contenders):
-            for place in each.found.places:
+        for number, each in enumerate(self.contractions):
+            for place in each.candidates.places:
                 ops[place].location = NameLoc(StringAttr(str(number)), UnknownLoc())
 
     @staticmethod
-    def _rank(each: Contender, rank: int) -> int:
+    def _rank(each: TunedContraction, rank: int) -> int:
         return rank if rank < len(each.specs) else 0
 
-    def _program(self, contenders: Sequence[Contender], rank: int | None = None) -> Profile:
+    def _program(
+        self, contractions: Sequence[TunedContraction], rank: int | None = None
+    ) -> Profile:
         """The model with the schedules of one rank, or with the best ones."""
-        ranks = [each.best if rank is None else self._rank(each, rank) for each in contenders]
-        pairs = zip(contenders, ranks, strict=True)
-        overrides = tuple(str(Override(one.found.text, one.specs[rank])) for one, rank in pairs)
+        ranks = [each.best if rank is None else self._rank(each, rank) for each in contractions]
+        pairs = zip(contractions, ranks, strict=True)
+        overrides = tuple(
+            str(Override(one.candidates.text, one.specs[rank])) for one, rank in pairs
+        )
         module = self._module.clone()
         compiler.lower(module, self._compilation, replace(self._options, schedules=overrides))
         tools = backend_named(DEFAULT).tools
@@ -132,7 +136,7 @@ class Tuner:
         _race(self._programs, seconds)
         for rank, program in enumerate(self._programs):
             for number, taken in _times(program):
-                each = self.contenders[number]
+                each = self.contractions[number]
                 at = self._rank(each, rank)
                 each.times[at] = min(each.times[at], taken)
 
@@ -143,16 +147,16 @@ class Tuner:
         Contractions without a time of their own, because they are fused into another kernel, stay
         undecided.
         """
-        self.contenders = [each for each in self.contenders if UNKNOWN not in each.times]
-        for each in self.contenders:
+        self.contractions = [each for each in self.contractions if UNKNOWN not in each.times]
+        for each in self.contractions:
             fastest = min(range(len(each.specs)), key=each.times.__getitem__)
-            each.best = fastest if each.times[fastest] * GAIN < each.before else 0
-        programs = [self._program(self.contenders, 0), self._program(self.contenders)]
+            each.best = fastest if each.times[fastest] * LEAST_GAIN < each.before else 0
+        programs = [self._program(self.contractions, 0), self._program(self.contractions)]
         _race(programs, seconds, call_by_call=False)
         self.before, self.after = (program.total for program in programs)
         if self.after > self.before:
-            self.in_vain = True
-            for each in self.contenders:
+            self.is_slower = True
+            for each in self.contractions:
                 each.best = 0
 
 

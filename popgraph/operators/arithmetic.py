@@ -20,7 +20,7 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
 from popgraph.dialects.onnx.host_values import plain
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import describe
@@ -261,7 +261,7 @@ without_gradient("CopyVarUpdate", "it writes a variable", domain=GRAPHCORE)
 
 
 @requires("PRelu")
-def slope(node: NodeView) -> Complaints:
+def slope(node: NodeView) -> Conflicts:
     yield from stretches(node, 1, node.shape_of(0) if node.version >= 7 else None)
 
 
@@ -314,7 +314,7 @@ lowers("Elu")(lambda node: _exponential_unit(node, node.real("alpha")))
 
 
 @requires("Celu")
-def divisor(node: NodeView) -> Complaints:
+def divisor(node: NodeView) -> Conflicts:
     if node.real("alpha", 1.0) == 0:
         yield TypeConflict("`alpha` is 0", "use another number: the formula divides by it")
 
@@ -354,7 +354,7 @@ lowers("Swish", domain=GRAPHCORE)(lambda node: gc.MulOp(node[0], gc.SigmoidOp(no
 
 
 @requires("Clip")
-def limits(node: NodeView) -> Complaints:
+def limits(node: NodeView) -> Conflicts:
     yield from one_element(node, 1)
     yield from one_element(node, 2)
 

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 
 from onnx import FunctionProto, helper
 
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
@@ -41,7 +41,7 @@ def _query_and_key(
     return of_query, of_key
 
 
-def _grouped(queries: int, keys: int) -> Complaints:
+def _grouped(queries: int, keys: int) -> Conflicts:
     if queries and keys and queries % keys:
         yield TypeConflict(
             f"{queries} query heads cannot share {keys} key heads equally",
@@ -50,7 +50,7 @@ def _grouped(queries: int, keys: int) -> Complaints:
 
 
 @requires("Attention")
-def attention(node: NodeView) -> Complaints:
+def attention(node: NodeView) -> Conflicts:
     for index in range(3):
         yield from of_rank(node, index, node.rank_of(0) or 4)
     yield from of_rank(node, 0, 3, 4)
@@ -104,7 +104,7 @@ def retype_mask(proto: FunctionProto, op: SchemaOp) -> None:
 
 
 @requires("LinearAttention")
-def linear_attention(node: NodeView) -> Complaints:
+def linear_attention(node: NodeView) -> Conflicts:
     for index in range(3):
         yield from of_rank(node, index, 3)
     query, key, value = (node.shape_of(index) for index in range(3))
@@ -128,7 +128,7 @@ chooses("LinearAttention", update_rule=("linear", "gated", "delta", "gated_delta
 
 
 @requires("RotaryEmbedding")
-def rotary_embedding(node: NodeView) -> Complaints:
+def rotary_embedding(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 3, 4)
     shape = node.shape_of(0)
     if shape is None:
@@ -167,7 +167,7 @@ def positions(node: NodeView) -> Iterator[Bounds]:
 
 
 @requires("CausalConvWithState")
-def causal_convolution(node: NodeView) -> Complaints:
+def causal_convolution(node: NodeView) -> Conflicts:
     image, weight = node.shape_of(0), node.shape_of(1)
     yield from of_rank(node, 0, 3)
     yield from of_rank(node, 1, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.typeproto import cannot_exist
@@ -27,7 +27,7 @@ def shown(shape: Sequence[Dim]) -> str:
     return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
-def in_range(what: str, axes: Iterable[int], rank: int | None, *, end: bool = False) -> Complaints:
+def in_range(what: str, axes: Iterable[int], rank: int | None, *, end: bool = False) -> Conflicts:
     """Axes are in [-rank, rank - 1]; with `end`, `rank` itself is allowed too."""
     if rank is None:
         return
@@ -39,18 +39,18 @@ def in_range(what: str, axes: Iterable[int], rank: int | None, *, end: bool = Fa
             )
 
 
-def all_different(what: str, axes: Sequence[int], rank: int | None) -> Complaints:
+def all_different(what: str, axes: Sequence[int], rank: int | None) -> Conflicts:
     if rank and len({axis % rank for axis in axes}) < len(axes):
         yield TypeConflict(f"duplicate axis in {what} {list(axes)}", "list every axis once")
 
 
-def listed(node: NodeView, *indices: int) -> Complaints:
+def listed(node: NodeView, *indices: int) -> Conflicts:
     """Operands that hold lists are vectors or scalars."""
     for index in indices:
         yield from of_rank(node, index, 0, 1)
 
 
-def axes_of(node: NodeView, name: str, index: int | None, rank: int | None) -> Complaints:
+def axes_of(node: NodeView, name: str, index: int | None, rank: int | None) -> Conflicts:
     """A list of axes, as an attribute or an operand."""
     if index is not None:
         yield from listed(node, index)
@@ -60,7 +60,7 @@ def axes_of(node: NodeView, name: str, index: int | None, rank: int | None) -> C
         yield from all_different(f"`{name}`", axes, rank)
 
 
-def of_rank(node: NodeView, index: int, *ranks: int) -> Complaints:
+def of_rank(node: NodeView, index: int, *ranks: int) -> Conflicts:
     """An operand has one of these ranks."""
     rank = node.rank_of(index)
     if rank is not None and rank not in ranks:
@@ -68,7 +68,7 @@ def of_rank(node: NodeView, index: int, *ranks: int) -> Complaints:
         yield TypeConflict(f"`{_name(node, index)}` has {rank} axes", f"it must have {wanted}")
 
 
-def at_least(node: NodeView, index: int, least: int) -> Complaints:
+def at_least(node: NodeView, index: int, least: int) -> Conflicts:
     """An operand has at least `least` axes."""
     rank = node.rank_of(index)
     if rank is not None and rank < least:
@@ -77,7 +77,7 @@ def at_least(node: NodeView, index: int, least: int) -> Complaints:
         )
 
 
-def of_shape(node: NodeView, index: int, *wanted: Dim) -> Complaints:
+def of_shape(node: NodeView, index: int, *wanted: Dim) -> Conflicts:
     """An operand has this shape; unknown dimensions match any size."""
     shape = node.shape_of(index)
     if shape is None:
@@ -89,14 +89,14 @@ def of_shape(node: NodeView, index: int, *wanted: Dim) -> Complaints:
         )
 
 
-def one_element(node: NodeView, index: int) -> Complaints:
+def one_element(node: NodeView, index: int) -> Conflicts:
     """An operand has one element. Some exporters write shape [1] where ONNX says scalar."""
     shape = node.shape_of(index)
     if shape is not None and any(differ(dim, 1) for dim in shape):
         yield TypeConflict(f"`{_name(node, index)}` is {shown(shape)}", "it must be a scalar")
 
 
-def stretches(node: NodeView, index: int, to: PartialShape | None) -> Complaints:
+def stretches(node: NodeView, index: int, to: PartialShape | None) -> Conflicts:
     """An operand broadcasts to a shape (unidirectionally)."""
     shape = node.shape_of(index)
     if shape is None or to is None:
@@ -109,14 +109,14 @@ def stretches(node: NodeView, index: int, to: PartialShape | None) -> Complaints
         )
 
 
-def positive(node: NodeView, *names: str) -> Complaints:
+def positive(node: NodeView, *names: str) -> Conflicts:
     """Integer attributes are at least 1."""
     for name in names:
         if name in node.op.properties and node.integer(name) < 1:
             yield TypeConflict(f"`{name}` is {node.integer(name)}", f"`{name}` must be 1 or more")
 
 
-def wrong_sizes(sizes: Sequence[int]) -> Complaints:
+def wrong_sizes(sizes: Sequence[int]) -> Conflicts:
     """Sizes of a shape are 0 or more, and the number of elements is representable."""
     if cannot_exist(sizes):
         yield TypeConflict(f"no tensor has the shape {sizes}", "sizes must be 0 or more")

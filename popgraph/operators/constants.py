@@ -14,7 +14,7 @@ import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS
 from popgraph.dialects.onnx.view import NodeView
@@ -50,7 +50,7 @@ KINDS: dict[str, Any] = {
 
 
 @requires("Constant")
-def require_constant(node: NodeView) -> Complaints:
+def require_constant(node: NodeView) -> Conflicts:
     names = sorted(node.op.onnx_attributes())
     if len(names) != 1:
         yield TypeConflict(
@@ -78,7 +78,7 @@ def compute_constant(node: NodeView) -> Array:
 
 
 @requires("ConstantOfShape")
-def require_constant_of_shape(node: NodeView) -> Complaints:
+def require_constant_of_shape(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 1)
     yield from wrong_sizes(node.integers_of(0) or [])
     held = node.attribute("value")
@@ -120,7 +120,7 @@ def compute_size(node: NodeView, x: Any) -> Array:
 
 
 @requires("Range")
-def require_range(node: NodeView) -> Complaints:
+def require_range(node: NodeView) -> Conflicts:
     for index in range(3):
         yield from one_element(node, index)
     bounds = [node.elements_of(index) for index in range(3)]
@@ -129,7 +129,7 @@ def require_range(node: NodeView) -> Complaints:
         yield from wrong_range(start, limit, step)
 
 
-def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Complaints:
+def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Conflicts:
     """The bounds of a range are finite, its step is not 0, and memory holds it."""
     bounds = [number.item() for number in (start, limit, step)]
     shown = ", ".join(map(str, bounds))
@@ -175,7 +175,7 @@ without_gradient("Range", STRUCTURE)
 
 
 @requires("EyeLike")
-def require_eye_like(node: NodeView) -> Complaints:
+def require_eye_like(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 2)
 
 

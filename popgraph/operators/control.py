@@ -19,7 +19,7 @@ from popgraph.dialects.onnx.op import Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import STRING, OptType, SeqType, describe, static_shape
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.control_signatures import UNBOUNDED
 from popgraph.operators.bodies import check_outputs, close, given_tensor, in_declared_shape
 from popgraph.operators.elements import described, flat, packed, sequence, types_of
 from popgraph.operators.movement import I64, reshaped

@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView
@@ -52,7 +52,7 @@ from popgraph.support.shapes import Shape, prod
 # Requirements of all convolutions
 
 
-def _weighted(node: NodeView) -> Complaints:
+def _weighted(node: NodeView) -> Conflicts:
     """Requirements that convolutions and transposed convolutions share."""
     weight = node.shape_of(1)
     yield from at_least(node, 0, 2)
@@ -69,7 +69,7 @@ def _weighted(node: NodeView) -> Complaints:
         )
 
 
-def _grouped(node: NodeView, bias: int) -> Complaints:
+def _grouped(node: NodeView, bias: int) -> Conflicts:
     """`group` divides the input and output channels; the bias has one element per output."""
     image, weight = node.shape_of(0), node.shape_of(1)
     yield from _weighted(node)
@@ -80,7 +80,7 @@ def _grouped(node: NodeView, bias: int) -> Complaints:
             yield from _divides(node, image[1], "channels")
 
 
-def _divides(node: NodeView, size: Dim, what: str, name: str = "group") -> Complaints:
+def _divides(node: NodeView, size: Dim, what: str, name: str = "group") -> Conflicts:
     groups = node.integer(name, 1)
     if isinstance(size, int) and size % max(groups, 1):
         yield TypeConflict(
@@ -95,7 +95,7 @@ chooses("Conv", "ConvTranspose", auto_pad=PADDING)
 
 
 @requires("Conv")
-def require_conv(node: NodeView) -> Complaints:
+def require_conv(node: NodeView) -> Conflicts:
     image, weight = node.shape_of(0), node.shape_of(1)
     yield from _grouped(node, bias=2)
     if image is not None and weight is not None:
@@ -181,7 +181,7 @@ def _padded(image: Operand, pads: Sequence[int], interior: Sequence[int]) -> Ope
 
 
 @requires("ConvTranspose")
-def require_conv_transpose(node: NodeView) -> Complaints:
+def require_conv_transpose(node: NodeView) -> Conflicts:
     image, weight = node.shape_of(0), node.shape_of(1)
     yield from _weighted(node)
     if weight is None:
@@ -199,7 +199,7 @@ def require_conv_transpose(node: NodeView) -> Complaints:
         )
 
 
-def _added(node: NodeView, spatial: int) -> Complaints:
+def _added(node: NodeView, spatial: int) -> Conflicts:
     """
     `output_padding` is less than the stride or the dilation.
 
@@ -307,7 +307,7 @@ def _window_of(full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:
 
 
 @requires("DeformConv")
-def require_deform_conv(node: NodeView) -> Complaints:
+def require_deform_conv(node: NodeView) -> Conflicts:
     """Every element of every window has one offset per spatial axis, and one mask element."""
     image, weight = node.shape_of(0), node.shape_of(1)
     yield from at_least(node, 0, 3)
@@ -399,7 +399,7 @@ class _MovedWindows:
 
 
 @requires("Col2Im")
-def require_col2im(node: NodeView) -> Complaints:
+def require_col2im(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 3)
     yield from listed(node, 1, 2)
     shape, image, block = node.shape_of(0), node.integers_of(1), node.integers_of(2)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from xdsl.ir import Block, SSAValue
 
-from popgraph.dialects.building import building_nothing
+from popgraph.dialects.building import building_detached
 from popgraph.dialects.graphcore.base import is_float
 from popgraph.dialects.onnx.custom import GRADIENT
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.onnx.view import NodeView
@@ -21,7 +21,7 @@ from popgraph.support.errors import DifferentiationError, PopgraphError, TypeMis
 
 
 @requires(GRADIENT[1], domain=GRADIENT[0])
-def names_of_tensors(node: NodeView) -> Complaints:
+def names_of_tensors(node: NodeView) -> Conflicts:
     xs, zs = node.texts("xs"), node.texts("zs")
     if len({*xs, *zs}) < len(xs) + len(zs):
         yield TypeConflict("`xs` and `zs` list a tensor twice", "list every tensor once")
@@ -53,7 +53,7 @@ def gradient(node: Node) -> Lowered:
     with node.lowering.writing(block):
         _function(node, block)
     try:
-        with building_nothing():
+        with building_detached():
             gradients = node.lowering.differentiate(block)
     except PopgraphError:
         discard(block)

@@ -1,25 +1,128 @@
-"""Einsum, by diagonals, sums, and pairwise contractions in the cheapest order."""
+"""Einsum, as diagonals, sums, and products of two operands in the cheapest order."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from operator import itemgetter
+from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers, requires
-from popgraph.support.equations import EquationError, Term, parse
 from popgraph.support.errors import TypeMismatchError
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import Shape, prod
+
+ELLIPSIS = "..."
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+Term: TypeAlias = tuple[str, ...]
+"""The label of each axis: a letter, or the number of an ellipsis axis from the right."""
+
+
+class EquationError(ValueError):
+    """An invalid equation, with a hint."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.what, self.hint = what, hint
+
+
+@dataclass(frozen=True)
+class Equation:
+    """The axis labels of each operand and of the result."""
+
+    terms: tuple[Term, ...]
+    result: Term
+
+    def sizes(self, shapes: Sequence[Shape]) -> dict[str, int]:
+        """{label: size}; an axis of size 1 broadcasts."""
+        found: dict[str, int] = {}
+        for term, shape in zip(self.terms, shapes, strict=True):
+            for label, size in zip(term, shape, strict=True):
+                known = found.setdefault(label, size)
+                found[label] = size if known == 1 else known
+                if size not in (1, found[label]):
+                    raise EquationError(
+                        f"axis {label!r} has sizes {known} and {size}",
+                        "axes with the same letter must have equal sizes, or size 1",
+                    )
+        return found
+
+
+def parse_equation(text: str, ranks: Sequence[int]) -> Equation:
+    """Parses an equation for operands of these ranks."""
+    left, arrow, right = text.replace(" ", "").partition("->")
+    written = left.split(",")
+    if len(written) != len(ranks):
+        raise EquationError(
+            f"the equation has {len(written)} terms for {len(ranks)} operands",
+            "write one term for each operand, separated by commas",
+        )
+    terms = tuple(_term(one, rank) for one, rank in zip(written, ranks, strict=True))
+    result = _result(right, terms) if arrow else _implied(terms)
+    known = {label for term in terms for label in term}
+    for label in result:
+        if label not in known or result.count(label) > 1:
+            raise EquationError(
+                f"the result's letter {label!r} is in no operand, or is repeated",
+                "use letters of the operands in the result, each at most once",
+            )
+    return Equation(terms, result)
+
+
+def _term(text: str, rank: int) -> Term:
+    """The axis labels of an operand."""
+    before, ellipsis_, behind = text.partition(ELLIPSIS)
+    _check_letters(text, before + behind)
+    more = rank - len(before + behind)
+    if more < 0 or (more and not ellipsis_):
+        raise EquationError(
+            f"the term {text!r} does not fit an operand of rank {rank}",
+            "write one letter for each axis; an ellipsis covers any number of axes",
+        )
+    return (*before, *_numbered(more), *behind)
+
+
+def _numbered(count: int) -> Term:
+    """Labels of `count` ellipsis axes, which align from the right across operands."""
+    return tuple(str(number) for number in reversed(range(count)))
+
+
+def _check_letters(text: str, letters: str) -> None:
+    if not LETTERS.issuperset(letters):
+        raise EquationError(
+            f"the term {text!r} must consist of letters and at most one ellipsis",
+            "write an equation such as 'bij,bjk->bik' or '...ij->...ji'",
+        )
+
+
+def _result(text: str, terms: Sequence[Term]) -> Term:
+    before, ellipsis_, behind = text.partition(ELLIPSIS)
+    _check_letters(text, before + behind)
+    return (*before, *(_longest(terms) if ellipsis_ else ()), *behind)
+
+
+def _implied(terms: Sequence[Term]) -> Term:
+    """The ellipsis axes, then the letters that occur once."""
+    counted: Mapping[str, int] = Counter(label for term in terms for label in term)
+    once = sorted(label for label, count in counted.items() if count == 1 and label in LETTERS)
+    return (*_longest(terms), *once)
+
+
+def _longest(terms: Sequence[Term]) -> Term:
+    count = max((sum(label not in LETTERS for label in term) for term in terms), default=0)
+    return _numbered(count)
+
 
 MOST_ORDERS = 8
 """Up to this many operands, all orders are tried (3^n splits); beyond, the order is greedy."""
@@ -55,12 +158,12 @@ class Labelled:
 
 
 @requires("Einsum")
-def require_einsum(node: NodeView) -> Complaints:
+def require_einsum(node: NodeView) -> Conflicts:
     shapes = [shape for index in range(len(node)) if (shape := node.shape_of(index)) is not None]
     if len(shapes) < len(node):
         return
     try:
-        equation = parse(node.text("equation"), [len(shape) for shape in shapes])
+        equation = parse_equation(node.text("equation"), [len(shape) for shape in shapes])
         equation.sizes([tuple(d if isinstance(d, int) else 1 for d in shape) for shape in shapes])
     except EquationError as error:
         yield TypeConflict(f"`equation` is {node.text('equation')!r}: {error.what}", error.hint)
@@ -70,7 +173,7 @@ def require_einsum(node: NodeView) -> Complaints:
 def einsum(node: Node) -> Lowered:
     shapes = [shape_of(value) for value in node.inputs]
     try:
-        equation = parse(node.text("equation"), [len(shape) for shape in shapes])
+        equation = parse_equation(node.text("equation"), [len(shape) for shape in shapes])
         sizes = equation.sizes(shapes)
     except EquationError as error:
         raise TypeMismatchError(error.what, hint=error.hint) from error

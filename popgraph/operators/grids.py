@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
@@ -41,7 +41,7 @@ chooses("GridSample", padding_mode=("zeros", "border", "reflection"))
 
 
 @requires("GridSample")
-def require_grid_sample(node: NodeView) -> Complaints:
+def require_grid_sample(node: NodeView) -> Conflicts:
     words = (
         {"bilinear", "nearest", "bicubic"} if node.version < 20 else {"linear", "nearest", "cubic"}
     )
@@ -198,7 +198,7 @@ class _Axes:
 
 
 @requires("AffineGrid")
-def require_affine_grid(node: NodeView) -> Complaints:
+def require_affine_grid(node: NodeView) -> Conflicts:
     size = node.integers_of(1)
     if size is None:
         return

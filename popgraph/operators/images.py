@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, TensorProto, helper
 
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
@@ -51,7 +51,7 @@ def _pillow() -> Any:
 
 
 @requires("CenterCropPad")
-def require_center_crop_pad(node: NodeView) -> Complaints:
+def require_center_crop_pad(node: NodeView) -> Conflicts:
     yield from axes_of(node, "axes", None, node.rank_of(0))
     sizes = node.integers_of(1)
     if sizes is None:

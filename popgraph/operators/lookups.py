@@ -17,7 +17,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.lookup import positions
 from popgraph.dialects.onnx.custom import CHECK_INDICES
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import as_i64, cast
@@ -106,7 +106,7 @@ def indices_along_axis(node: NodeView) -> Iterator[Bounds]:
 
 
 @requires("Gather")
-def require_gather(node: NodeView) -> Complaints:
+def require_gather(node: NodeView) -> Conflicts:
     yield from in_range("axis", [node.integer("axis")], node.rank_of(0))
 
 
@@ -116,7 +116,7 @@ def gather(node: Node) -> Lowered:
 
 
 @requires("GatherElements")
-def require_gather_elements(node: NodeView) -> Complaints:
+def require_gather_elements(node: NodeView) -> Conflicts:
     data, indices, axis = node.shape_of(0), node.shape_of(1), node.integer("axis")
     yield from at_least(node, 0, 1)
     yield from in_range("axis", [axis], node.rank_of(0))
@@ -182,7 +182,7 @@ def places_along(node: Node, data: Shape, axis: int, along: Operand) -> SSAValue
 
 
 @requires("GatherND")
-def require_gather_nd(node: NodeView) -> Complaints:
+def require_gather_nd(node: NodeView) -> Conflicts:
     data, indices, batch = node.shape_of(0), node.shape_of(1), node.integer("batch_dims")
     yield from at_least(node, 0, 1)
     yield from at_least(node, 1, 1)
@@ -270,7 +270,7 @@ def grouped_gather(node: Node) -> Lowered:
 
 
 @requires("ReverseSequence")
-def require_reverse_sequence(node: NodeView) -> Complaints:
+def require_reverse_sequence(node: NodeView) -> Conflicts:
     data, axes = node.shape_of(0), [node.integer("time_axis", 0), node.integer("batch_axis", 1)]
     yield from at_least(node, 0, 2)
     if sorted(axes) != [0, 1]:
@@ -306,7 +306,7 @@ def reverse_sequence(node: Node) -> Lowered:
 
 
 @requires("OneHot")
-def require_one_hot(node: NodeView) -> Complaints:
+def require_one_hot(node: NodeView) -> Conflicts:
     yield from one_element(node, 1)
     yield from of_shape(node, 2, 2)
     rank = node.rank_of(0)

@@ -19,10 +19,10 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import reshaped
 from popgraph.dialects.onnx.custom import ANY_LABEL
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.operators.arithmetic import as_i64, cast, computing
 from popgraph.operators.bodies import close
 from popgraph.operators.complaints import at_least, of_shape
@@ -51,7 +51,7 @@ IMPOSSIBLE = -1e30
 
 
 @requires("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
-def cross_entropy(node: NodeView) -> Complaints:
+def cross_entropy(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 2)
     scores = node.shape_of(0)
     if scores is not None:

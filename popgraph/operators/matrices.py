@@ -16,11 +16,11 @@ from xdsl.ir import Block, Region, SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.graphcore.broadcasting import scalar
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import ConstantOp, DataAttr, YieldOp
-from popgraph.dialects.program.control import NUMBER
+from popgraph.dialects.program.control_signatures import NUMBER
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import at_least, differ, of_rank, shown, stretches
 from popgraph.operators.movement import I64, reshaped
@@ -33,7 +33,7 @@ from popgraph.support.shapes import prod
 
 
 @requires("MatMul")
-def require_matmul(node: NodeView) -> Complaints:
+def require_matmul(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 1)
     yield from at_least(node, 1, 1)
 
@@ -65,7 +65,7 @@ def product_of(
 
 
 @requires("Gemm")
-def require_gemm(node: NodeView) -> Complaints:
+def require_gemm(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 2)
     yield from of_rank(node, 1, 2)
     left, right = node.shape_of(0), node.shape_of(1)
@@ -98,7 +98,7 @@ def _scaled(node: Node, value: Operand, factor: float) -> Operand:
 
 
 @requires("Det")
-def require_det(node: NodeView) -> Complaints:
+def require_det(node: NodeView) -> Conflicts:
     shape = node.shape_of(0)
     yield from at_least(node, 0, 2)
     if shape is not None and differ(shape[-2], shape[-1]):

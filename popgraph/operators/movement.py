@@ -16,8 +16,8 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.dialects.graphcore.runs import in_pieces
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.graphcore.runs import gathered_by_slices
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import constant_array
@@ -77,7 +77,7 @@ def _range_of(size: int, start: int, end: int, step: int) -> tuple[int, int, int
 
 
 @requires("Reshape")
-def require_reshape(node: NodeView) -> Complaints:
+def require_reshape(node: NodeView) -> Conflicts:
     wanted = node.given_integers("shape", 1)
     if node.has(1):
         yield from of_rank(node, 1, 1)
@@ -141,7 +141,7 @@ def _with_rest(wanted: list[int], total: int, shape: Shape) -> Shape:
 
 
 @requires("Flatten")
-def require_flatten(node: NodeView) -> Complaints:
+def require_flatten(node: NodeView) -> Conflicts:
     yield from in_range("axis", [node.integer("axis", 1)], node.rank_of(0), end=True)
 
 
@@ -153,7 +153,7 @@ def flatten(node: Node) -> Lowered:
 
 
 @requires("Squeeze")
-def require_squeeze(node: NodeView) -> Complaints:
+def require_squeeze(node: NodeView) -> Conflicts:
     yield from axes_of(node, "axes", 1, node.rank_of(0))
     axes, shape = node.given_integers("axes", 1) or (), node.shape_of(0)
     for axis in axes:
@@ -173,7 +173,7 @@ def squeeze(node: Node) -> Lowered:
 
 
 @requires("Unsqueeze")
-def require_unsqueeze(node: NodeView) -> Complaints:
+def require_unsqueeze(node: NodeView) -> Conflicts:
     rank, axes = node.rank_of(0), node.given_integers("axes", 1)
     yield from listed(node, 1)
     if rank is not None and axes is not None:
@@ -191,7 +191,7 @@ def unsqueeze(node: Node) -> Lowered:
 
 
 @requires("Transpose")
-def require_transpose(node: NodeView) -> Complaints:
+def require_transpose(node: NodeView) -> Conflicts:
     perm, rank = node.given_integers("perm"), node.rank_of(0)
     if perm is not None and rank is not None and sorted(perm) != list(range(rank)):
         yield TypeConflict(f"`perm` is {perm} for {rank} axes", "it must list every axis once")
@@ -204,7 +204,7 @@ def transpose(node: Node) -> Lowered:
 
 
 @requires("Concat")
-def require_concat(node: NodeView) -> Complaints:
+def require_concat(node: NodeView) -> Conflicts:
     yield from in_range("axis", [node.integer("axis", 1)], node.rank_of(0))
 
 
@@ -214,7 +214,7 @@ def concat(node: Node) -> Lowered:
 
 
 @requires("Split")
-def require_split(node: NodeView) -> Complaints:
+def require_split(node: NodeView) -> Conflicts:
     axis, shape = node.integer("axis"), node.shape_of(0)
     yield from in_range("axis", [axis], node.rank_of(0))
     yield from listed(node, 1)
@@ -257,7 +257,7 @@ def _even_parts(node: Node, size: int) -> tuple[int, ...]:
 
 
 @requires("Slice")
-def require_slice(node: NodeView) -> Complaints:
+def require_slice(node: NodeView) -> Conflicts:
     names = ("starts", "ends", "axes", "steps")
     lists = [node.given_integers(name, index) for index, name in enumerate(names, 1)]
     yield from listed(node, 1, 2, 4)
@@ -355,7 +355,7 @@ def reverse(node: Node) -> Lowered:
 
 
 @requires("Pad")
-def require_pad(node: NodeView) -> Complaints:
+def require_pad(node: NodeView) -> Conflicts:
     yield from one_element(node, 2)
     yield from listed(node, 1)
     yield from axes_of(node, "axes", 3, node.rank_of(0))
@@ -373,7 +373,7 @@ def require_pad(node: NodeView) -> Complaints:
         yield from _padded(node, shape[axis], pads[place], pads[place + len(axes)])
 
 
-def _padded(node: NodeView, size: object, low: int, high: int) -> Complaints:
+def _padded(node: NodeView, size: object, low: int, high: int) -> Conflicts:
     if not isinstance(size, int):
         return
     mode = node.text("mode", "constant")
@@ -455,12 +455,12 @@ def _continued(
     if pads == (0, 0):
         return value
     places = np.pad(np.arange(shape_of(value)[axis]), pads, mode=mode)  # type: ignore[call-overload]
-    found = in_pieces(value, places, axis, MOST_PIECES)
+    found = gathered_by_slices(value, places, axis, MOST_PIECES)
     return SSAValue.get(found or gc.GatherOp(value, node.literal(places), axis=axis))
 
 
 @requires("Expand")
-def require_expand(node: NodeView) -> Complaints:
+def require_expand(node: NodeView) -> Conflicts:
     yield from of_rank(node, 1, 1)
     yield from wrong_sizes(node.integers_of(1) or [])
 
@@ -472,7 +472,7 @@ def expand(node: Node) -> Lowered:
 
 
 @requires("Tile")
-def require_tile(node: NodeView) -> Complaints:
+def require_tile(node: NodeView) -> Conflicts:
     repeats, rank = node.integers_of(1), node.rank_of(0)
     if node.version == 1:
         yield from one_element(node, 1)
@@ -503,7 +503,7 @@ def tile(node: Node) -> Lowered:
 
 
 @requires("DepthToSpace", "SpaceToDepth")
-def require_blocks(node: NodeView) -> Complaints:
+def require_blocks(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 4)
     block, shape = node.integer("blocksize"), node.shape_of(0)
     if not 1 <= block < 2**31:
@@ -561,7 +561,7 @@ def space_to_depth(node: Node) -> Lowered:
 
 
 @requires("Trilu")
-def require_trilu(node: NodeView) -> Complaints:
+def require_trilu(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 2)
     yield from one_element(node, 1)
 

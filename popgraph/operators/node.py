@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from popgraph.dialects.building import building_nothing
+from popgraph.dialects.building import building_detached
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.functions import OPSET
@@ -15,7 +15,7 @@ from popgraph.dialects.onnx.types import tensor_type
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import VariableOp
-from popgraph.dialects.values import values_behind
+from popgraph.dialects.values import backward_slice
 from popgraph.operators.context import LoweringContext
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -95,7 +95,7 @@ class Node(NodeView):
     def _unknown(self, index: int, what: str) -> UnsupportedError:
         """The error for a structural input whose elements are not known."""
         said = f"{what} of {self.op.op_type} must be constant, but input {index} is computed from"
-        sources = values_behind([self[index]])
+        sources = backward_slice([self[index]])
         owners = [value.owner for value in sources]
         weights = sorted(owner.variable.text for owner in owners if isinstance(owner, VariableOp))
         if weights and all(isinstance(owner, Operation) for owner in owners):
@@ -135,7 +135,7 @@ class Node(NodeView):
         writer = GraphWriter({"": opset, domain: opset}, self.lowering.weights, name=op_type)
         given: list[SSAValue] = []
         names: list[str | None] = []
-        with building_nothing():
+        with building_detached():
             for number, one in enumerate(inputs):
                 names.append(None if one is None else f"x{number}")
                 if one is None:

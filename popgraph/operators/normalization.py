@@ -16,7 +16,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import reshaped
 from popgraph.dialects.onnx import OnnxOp
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView, PartialShape
 from popgraph.dialects.program import VariableOp
@@ -43,7 +43,7 @@ I32 = element_types.BY_NAME["i32"]
 
 
 @requires("Hardmax", "LogSoftmax", "Softmax")
-def an_axis(node: NodeView) -> Complaints:
+def an_axis(node: NodeView) -> Conflicts:
     """Before version 13, softmaxes flatten all axes from `axis` on; `axis` may equal the rank."""
     yield from in_range("axis", [node.integer("axis")], node.rank_of(0), end=node.version < 13)
 
@@ -85,7 +85,7 @@ without_gradient("Hardmax", STEPS)
 
 
 @requires("BatchNormalization")
-def channels_of_batches(node: NodeView) -> Complaints:
+def channels_of_batches(node: NodeView) -> Conflicts:
     image = node.shape_of(0)
     if image is None or len(image) < 2:
         return
@@ -201,7 +201,7 @@ def _centred(x: Operand, axes: Sequence[int]) -> tuple[Operand, Operand]:
 
 
 @requires("InstanceNormalization")
-def channels_of_instances(node: NodeView) -> Complaints:
+def channels_of_instances(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 3)
     image = node.shape_of(0)
     if image is not None:
@@ -221,7 +221,7 @@ def instance_normalization(node: Node) -> Lowered:
 
 
 @requires("MeanVarianceNormalization")
-def some_axes(node: NodeView) -> Complaints:
+def some_axes(node: NodeView) -> Conflicts:
     yield from in_range("axis", node.integers("axes", (0, 2, 3)), node.rank_of(0))
 
 
@@ -235,7 +235,7 @@ def mean_variance_normalization(node: Node) -> Lowered:
 
 
 @requires("GroupNormalization")
-def channels_of_groups(node: NodeView) -> Complaints:
+def channels_of_groups(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 2)
     yield from positive(node, "num_groups")
     image, groups = node.shape_of(0), node.integer("num_groups", 1)
@@ -336,7 +336,7 @@ def normalize_image(node: Node) -> Lowered:
 
 
 @requires("LpNormalization")
-def order(node: NodeView) -> Complaints:
+def order(node: NodeView) -> Conflicts:
     if (norm := node.integer("p", 2)) not in (1, 2):
         yield TypeConflict(f"`p` is {norm}", "use norm 1 or 2")
 
@@ -355,7 +355,7 @@ def lp_normalization(node: Node) -> Lowered:
 
 
 @requires("LayerNormalization", "RMSNormalization")
-def axis_and_scale(node: NodeView) -> Complaints:
+def axis_and_scale(node: NodeView) -> Conflicts:
     yield from in_range("axis", [node.integer("axis", -1)], node.rank_of(0))
     for index in (1, 2):
         yield from stretches(node, index, node.shape_of(0))
@@ -387,7 +387,7 @@ def layer_normalization(node: Node) -> Lowered:
 
 
 @requires("LRN")
-def channels_and_window(node: NodeView) -> Complaints:
+def channels_and_window(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 2)
     yield from positive(node, "size")
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of
 from popgraph.dialects.graphcore.broadcasting import scalar
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
@@ -31,7 +31,7 @@ GROUPS = {"Momentum": 3, "Adagrad": 3, "Adam": 4}
 
 
 @requires(*GROUPS, domain=PREVIEW)
-def optimizer(node: NodeView) -> Complaints:
+def optimizer(node: NodeView) -> Conflicts:
     groups = GROUPS[node.op.op_type]
     for index in (0, 1):
         yield from one_element(node, index)

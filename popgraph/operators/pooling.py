@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.graphcore.pooling import PoolOptions
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView
@@ -45,7 +45,7 @@ LEAST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0, "output_pad
 """The minimum of the elements of each list attribute of windows."""
 
 
-def one_per_axis(node: NodeView, spatial: int) -> Complaints:
+def one_per_axis(node: NodeView, spatial: int) -> Conflicts:
     """Lists have one element per spatial axis, `pads` two; none is below its minimum."""
     for name, least in LEAST.items():
         numbers = node.given_integers(name)
@@ -61,7 +61,7 @@ def one_per_axis(node: NodeView, spatial: int) -> Complaints:
             yield TypeConflict(f"`{name}` is {numbers}", f"its elements must be {least} or more")
 
 
-def room_for_one(node: NodeView, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints:
+def room_for_one(node: NodeView, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Conflicts:
     """At least one window fits along every known axis; with `ceil_mode`, one always does."""
     if node.text("auto_pad", "NOTSET").startswith("SAME") or node.integer("ceil_mode"):
         return
@@ -194,7 +194,7 @@ chooses("AveragePool", "LpPool", "MaxPool", auto_pad=PADDING)
 
 
 @requires("AveragePool", "LpPool", "MaxPool")
-def require_pool(node: NodeView) -> Complaints:
+def require_pool(node: NodeView) -> Conflicts:
     yield from require_global_pool(node)
     yield from _kernel(node)
     shape = node.shape_of(0)
@@ -203,7 +203,7 @@ def require_pool(node: NodeView) -> Complaints:
 
 
 @requires("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
-def require_global_pool(node: NodeView) -> Complaints:
+def require_global_pool(node: NodeView) -> Conflicts:
     """`p` is positive; it is a real number in version 1, and an integer since."""
     yield from at_least(node, 0, 2)
     p = node.real("p", 2.0)
@@ -211,7 +211,7 @@ def require_global_pool(node: NodeView) -> Complaints:
         yield TypeConflict(f"`p` is {p:g}", "`p` must be larger than 0")
 
 
-def _kernel(node: NodeView) -> Complaints:
+def _kernel(node: NodeView) -> Conflicts:
     """`kernel_shape` and the other lists fit the image."""
     shape, kernel = node.shape_of(0), node.given_integers("kernel_shape") or []
     if shape is not None:
@@ -331,7 +331,7 @@ def _unpooled(node: NodeView, space: Sequence[int]) -> Shape:
 
 
 @requires("MaxUnpool")
-def require_max_unpool(node: NodeView) -> Complaints:
+def require_max_unpool(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 3)
     yield from listed(node, 2)
     shape, wanted = node.shape_of(0), node.integers_of(2)

@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import constant_array
@@ -68,7 +68,7 @@ class Source:
 
 
 @requires("Dropout")
-def require_dropout(node: NodeView) -> Complaints:
+def require_dropout(node: NodeView) -> Conflicts:
     yield from one_element(node, 1)
     yield from one_element(node, 2)
     ratio = node.elements_of(1)
@@ -138,7 +138,7 @@ def shaped_dropout(node: Node) -> Lowered:
 
 
 @requires("RandomNormal", "RandomUniform")
-def require_random(node: NodeView) -> Complaints:
+def require_random(node: NodeView) -> Conflicts:
     yield from wrong_sizes(node.given_integers("shape") or [])
 
 
@@ -183,7 +183,7 @@ def random_normal(node: Node) -> Lowered:
 
 
 @requires("Multinomial")
-def require_multinomial(node: NodeView) -> Complaints:
+def require_multinomial(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 2)
     yield from positive(node, "sample_size")
 

@@ -20,12 +20,12 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.control import LoopOp
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import ConstantOp, YieldOp, constant_array
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.bodies import show_as
 from popgraph.operators.complaints import differ, of_rank, of_shape
@@ -298,7 +298,7 @@ def cells_of(node: Node, kind: type[Cell], hidden: int, directions: int) -> list
 
 
 @requires(*CELLS)
-def recurrence(node: NodeView) -> Complaints:
+def recurrence(node: NodeView) -> Conflicts:
     kind = CELLS[node.op.op_type]
     directions = 2 if node.text("direction") == "bidirectional" else 1
     for index in range(3):
@@ -336,7 +336,7 @@ def recurrence(node: NodeView) -> Complaints:
             yield from of_shape(node, index, *shape)
 
 
-def _attributes(node: NodeView, activations: int) -> Complaints:
+def _attributes(node: NodeView, activations: int) -> Conflicts:
     given = len(node.texts("activations"))
     if node.gives("activations") and given != activations:
         yield TypeConflict(f"`activations` has {given} elements", f"give {activations}")

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast, computing
@@ -145,12 +145,12 @@ for _name, _lower in REDUCTIONS.items():
 
 
 @requires(*REDUCTIONS)
-def require_reduction(node: NodeView) -> Complaints:
+def require_reduction(node: NodeView) -> Conflicts:
     yield from axes_of(node, "axes", 1, node.rank_of(0))
 
 
 @requires("ArgMax", "ArgMin")
-def require_extremum(node: NodeView) -> Complaints:
+def require_extremum(node: NodeView) -> Conflicts:
     yield from in_range("axis", [node.integer("axis")], node.rank_of(0))
     shape, axis = node.shape_of(0), node.integer("axis")
     if shape and shape[axis] == 0:
@@ -173,7 +173,7 @@ JOINS = {"CumSum": (gc.AddOp, 0), "CumProd": (gc.MulOp, 1)}
 
 
 @requires(*JOINS)
-def require_running(node: NodeView) -> Complaints:
+def require_running(node: NodeView) -> Conflicts:
     yield from one_element(node, 1)
     yield from in_range("axis", node.integers_of(1) or [], node.rank_of(0))
 

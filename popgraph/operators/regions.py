@@ -21,11 +21,11 @@ from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import of_rank, of_shape, positive, shown
 from popgraph.operators.lookups import Tap, from_start, looked_up, within
@@ -65,7 +65,7 @@ class _Regions:
 
 
 @requires("MaxRoiPool")
-def require_max_roi_pool(node: NodeView) -> Complaints:
+def require_max_roi_pool(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 4)
     regions, bins = node.shape_of(1), node.given_integers("pooled_shape") or []
     if regions:
@@ -149,7 +149,7 @@ chooses(
 
 
 @requires("RoiAlign")
-def require_roi_align(node: NodeView) -> Complaints:
+def require_roi_align(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 4)
     yield from of_rank(node, 1, 2)
     x, regions = node.shape_of(0), node.shape_of(1)

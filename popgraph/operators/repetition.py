@@ -17,7 +17,7 @@ from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, UNBOUNDED, row_type
 from popgraph.operators.bodies import close, discard
 from popgraph.operators.context import Moved
 from popgraph.operators.data_sizes import Extent

@@ -20,7 +20,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import along
 from popgraph.dialects.onnx import OnnxOp
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import BytesAttr
@@ -60,7 +60,7 @@ _EACH = "give one per axis"
 
 
 @requires("Resize")
-def require_resize(node: NodeView) -> Complaints:
+def require_resize(node: NodeView) -> Conflicts:
     yield from axes_of(node, "axes", None, node.rank_of(0))
     resized = node.given_integers("axes") or _all(node.rank_of(0))
     yield from _way(node)
@@ -76,7 +76,7 @@ def require_resize(node: NodeView) -> Complaints:
 
 
 @requires("Upsample")
-def require_upsample(node: NodeView) -> Complaints:
+def require_upsample(node: NodeView) -> Conflicts:
     yield from _way(node)
     if node.version < 9:
         yield from _numbers(node, node.reals("scales") or [], _all(node.rank_of(0)), 1.0)
@@ -88,7 +88,7 @@ def _all(rank: int | None) -> Sequence[int] | None:
     return None if rank is None else range(rank)
 
 
-def _way(node: NodeView) -> Complaints:
+def _way(node: NodeView) -> Conflicts:
     """The mode exists in the node's version, and allows `antialias`."""
     mode = node.text("mode")
     if mode == "cubic" and node.version < 11:
@@ -97,7 +97,7 @@ def _way(node: NodeView) -> Complaints:
         yield TypeConflict("`antialias` is set for `mode` 'nearest'", "use linear or cubic")
 
 
-def _one_of(node: NodeView) -> Complaints:
+def _one_of(node: NodeView) -> Conflicts:
     """Either scales or sizes; an empty list counts as absent."""
     lists = [node.shape_of(index) for index in (2, 3) if node.has(index)]
     some = [shape for shape in lists if shape is None or shape != (0,)]
@@ -107,7 +107,7 @@ def _one_of(node: NodeView) -> Complaints:
         yield TypeConflict("both `scales` and `sizes` are given", "give one of them")
 
 
-def _scaled(node: NodeView, index: int, axes: Sequence[int] | None, least: float) -> Complaints:
+def _scaled(node: NodeView, index: int, axes: Sequence[int] | None, least: float) -> Conflicts:
     array = node.elements_of(index)
     if array is not None and array.size:
         yield from _numbers(node, array.reshape(-1).tolist(), axes, least)
@@ -115,7 +115,7 @@ def _scaled(node: NodeView, index: int, axes: Sequence[int] | None, least: float
 
 def _numbers(
     node: NodeView, scales: Sequence[float], axes: Sequence[int] | None, least: float
-) -> Complaints:
+) -> Conflicts:
     if axes is not None and len(scales) != len(axes):
         yield TypeConflict(f"`scales` has {len(scales)} elements for {len(axes)} axes", _EACH)
     for scale in scales:
@@ -128,7 +128,7 @@ def _numbers(
             yield from wrong_sizes([int(size * scale)])
 
 
-def _sized(node: NodeView, axes: Sequence[int] | None) -> Complaints:
+def _sized(node: NodeView, axes: Sequence[int] | None) -> Conflicts:
     sizes, shape = node.integers_of(3), node.shape_of(0)
     if not sizes or shape is None or axes is None:
         return
@@ -140,7 +140,7 @@ def _sized(node: NodeView, axes: Sequence[int] | None) -> Complaints:
             yield TypeConflict(f"an empty axis is resized to {size}", "resize it to 0")
 
 
-def _region(node: NodeView, axes: Sequence[int] | None) -> Complaints:
+def _region(node: NodeView, axes: Sequence[int] | None) -> Conflicts:
     shape = node.shape_of(1)
     if not node.has(1) or shape == (0,):
         yield TypeConflict("`roi` is missing", "tf_crop_and_resize requires a region of interest")

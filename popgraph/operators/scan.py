@@ -13,7 +13,7 @@ from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.operators.bodies import check_outputs, close, discard, given_tensor
 from popgraph.operators.movement import I64, sliced
 from popgraph.operators.node import Node

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.complaints import at_least, differ, in_range, of_rank, of_shape, shown
@@ -49,7 +49,7 @@ chooses("ScatterElements", "ScatterND", reduction=("none", "add", "mul", "max", 
 
 
 @requires("Scatter", "ScatterElements")
-def require_scatter_elements(node: NodeView) -> Complaints:
+def require_scatter_elements(node: NodeView) -> Conflicts:
     yield from require_gather_elements(node)
     indices = node.shape_of(1)
     if indices is not None:
@@ -67,7 +67,7 @@ def scatter_elements(node: Node) -> Lowered:
 
 
 @requires("ScatterND")
-def require_scatter_nd(node: NodeView) -> Complaints:
+def require_scatter_nd(node: NodeView) -> Conflicts:
     yield from require_gather_nd(node)
     data, indices = node.shape_of(0), node.shape_of(1)
     if data is not None and indices is not None and isinstance(indices[-1], int):
@@ -97,7 +97,7 @@ def _of_type(node: Node, reduction: str) -> str:
 
 
 @requires("TensorScatter")
-def require_tensor_scatter(node: NodeView) -> Complaints:
+def require_tensor_scatter(node: NodeView) -> Conflicts:
     cache, axis = node.shape_of(0), node.integer("axis", -2)
     yield from at_least(node, 0, 2)
     yield from in_range("axis", [axis], node.rank_of(0))
@@ -223,7 +223,7 @@ def _check_room(data: Shape, initial: Shape, axis: int) -> None:
 
 def _side_by_side(node: Node, axis: int, grouped: bool) -> tuple[SSAValue, Shape]:
     """The data and the shape of its indices, aligned: equal, or a vector along the axis."""
-    shape = shapes.beside_data(shape_of(node[1]), node.rank, axis, grouped)
+    shape = shapes.expanded_indices_shape(shape_of(node[1]), node.rank, axis, grouped)
     pairs = list(zip(shape, node.shape, strict=False))
     stretched = bool(node.integer("enable_index_broadcast", 1))
     fits = (one in (1, other) if stretched else one <= other for one, other in pairs)

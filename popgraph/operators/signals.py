@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast, computing
@@ -188,14 +188,14 @@ def _number(node: NodeView, index: int) -> int | None:
     return next(iter(node.integers_of(index) or []), None)
 
 
-def _positive(node: NodeView, index: int, what: str) -> Complaints:
+def _positive(node: NodeView, index: int, what: str) -> Conflicts:
     yield from one_element(node, index)
     number = _number(node, index)
     if number is not None and not 1 <= number <= MOST:
         yield TypeConflict(f"{what} is {number}", "it must be 1 or more")
 
 
-def _parts(node: NodeView, is_real: bool | None) -> Complaints:
+def _parts(node: NodeView, is_real: bool | None) -> Conflicts:
     """The last axis has 1 (real) or 2 (complex) elements."""
     size = (node.shape_of(0) or (None,))[-1]
     wanted = (1, 2) if is_real is None else (1,) if is_real else (2,)
@@ -211,7 +211,7 @@ def _parts(node: NodeView, is_real: bool | None) -> Complaints:
 
 
 @requires("DFT")
-def require_dft(node: NodeView) -> Complaints:
+def require_dft(node: NodeView) -> Conflicts:
     yield from at_least(node, 0, 2)
     onesided = node.integer("onesided")
     yield from _parts(node, not node.integer("inverse") if onesided else None)
@@ -279,7 +279,7 @@ def _length(node: Node, size: int, is_half: bool) -> int:
 
 
 @requires("STFT")
-def require_stft(node: NodeView) -> Complaints:
+def require_stft(node: NodeView) -> Conflicts:
     yield from of_rank(node, 0, 3)
     yield from _parts(node, True if node.integer("onesided", 1) else None)
     yield from _positive(node, 1, "`frame_step`")
@@ -326,7 +326,7 @@ def short_time_fourier_transform(node: Node) -> Lowered:
 
 
 @requires("MelWeightMatrix")
-def require_mel_weight_matrix(node: NodeView) -> Complaints:
+def require_mel_weight_matrix(node: NodeView) -> Conflicts:
     for index, name in enumerate(("num_mel_bins", "dft_length", "sample_rate")):
         yield from _positive(node, index, f"`{name}`")
     for index in (3, 4):
@@ -377,6 +377,6 @@ without_gradient("MelWeightMatrix", STRUCTURE)
 
 
 @requires("BlackmanWindow", "HammingWindow", "HannWindow")
-def require_window(node: NodeView) -> Complaints:
+def require_window(node: NodeView) -> Conflicts:
     yield from one_element(node, 0)
     yield from wrong_sizes(node.integers_of(0) or [])

@@ -20,7 +20,7 @@ from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import Shape
 
 
-def check_followed(op: OnnxOp, inputs: Sequence[SSAValue | None], sizes: DataSizes) -> None:
+def check_data_sizes(op: OnnxOp, inputs: Sequence[SSAValue | None], sizes: DataSizes) -> None:
     """Raises an error for a node on a tensor of data-dependent size, unless it supports that."""
     if not any(value is not None and sizes.of(value) for value in inputs):
         return

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
@@ -23,7 +23,7 @@ from popgraph.support.shapes import prod, reduced
 
 
 @requires("TopK")
-def require_top_k(node: NodeView) -> Complaints:
+def require_top_k(node: NodeView) -> Conflicts:
     axis, shape = node.integer("axis", -1), node.shape_of(0)
     yield from in_range("axis", [axis], node.rank_of(0))
     if node.version > 1:

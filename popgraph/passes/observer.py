@@ -16,7 +16,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Pass
 from popgraph.support.debug import IR, KERNELS, PASSES, Settings, write_dump
 from popgraph.support.logs import log_of
-from popgraph.support.progress import telling
+from popgraph.support.progress import reporting
 
 _KERNELS = frozenset({"func.func"})
 """Operations that contain loops: modules with these are shown at level KERNELS only."""
@@ -56,7 +56,7 @@ class Observer:
         """Observes the run of one pass over `module`."""
         before = self._before(module)
         start = time.perf_counter()
-        with telling(f"pass {step.name}"):
+        with reporting(f"pass {step.name}"):
             yield
         seconds = time.perf_counter() - start
         self._count += 1

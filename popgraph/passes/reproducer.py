@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import SameMeaning
 from popgraph.support.errors import PassError, PopgraphError
-from popgraph.support.writing import put
+from popgraph.support.writing import write_atomically
 
 MARK = "// popgraph opt --passes "
 """The beginning of a reproducer's first line; the passes follow."""
@@ -73,7 +73,7 @@ def note_failure(
         text = reproducer(original, passes, compilation, check)
         name = f"popgraph-{sha256(text.encode()).hexdigest()[:12]}.mlir"
         path = Path(tempfile.gettempdir()) / name
-        put(path, [text.encode()], mode=0o600)
+        write_atomically(path, [text.encode()], mode=0o600)
     except Exception as failed:
         error.add_note(f"no reproducer could be written: {failed}")
     else:

@@ -112,7 +112,7 @@ _HINTS = {
 """{fragment of an engine hint: the equivalent hint for PopART programs}."""
 
 
-def _in_popart_words(error: PopgraphError) -> PopgraphError | None:
+def _popart_message(error: PopgraphError) -> PopgraphError | None:
     """PopART's own error for an engine error, if there is one."""
     match error:
         case UnknownOutputError(id=id, known=known):
@@ -186,7 +186,7 @@ def as_popart_errors() -> Iterator[None]:
 
 
 def _translated(error: PopgraphError) -> PopgraphError:
-    if (own := _in_popart_words(error)) is not None:
+    if (own := _popart_message(error)) is not None:
         return own
     raised = _joined(type(error)).__new__(_joined(type(error)))
     where, hint = _OPTIONS.get(error.where, error.where), _HINTS.get(error.hint, error.hint)

@@ -194,7 +194,7 @@ class Placement:
             yield IPU, str(ipu)
         if self.stages is None:
             return
-        known = self.stages.of_tensors if forward else self.stages.of_gradients
+        known = self.stages.stage_of_tensor if forward else self.stages.stage_of_gradient
         stage = next((known[id] for id in outputs if id in known), None)
         if stage is not None:
             yield STAGE, str(stage)

@@ -17,7 +17,7 @@ TINY = 1e-8
 
 
 @dataclass(frozen=True)
-class _Apart:
+class _Deviation:
     """The norms of two updates, and of their difference."""
 
     first: float
@@ -25,7 +25,7 @@ class _Apart:
     difference: float
 
     @classmethod
-    def of(cls, starts: tuple[Array, Array], ends: tuple[Array, Array]) -> _Apart:
+    def of(cls, starts: tuple[Array, Array], ends: tuple[Array, Array]) -> _Deviation:
         first, second = (
             end.astype(np.float64) - start.astype(np.float64)
             for start, end in zip(starts, ends, strict=True)
@@ -58,7 +58,7 @@ class NumericsReport:
         for other in models[1:]:
             _check_alike(a0, other)
         self._apart = {
-            name: _Apart.of((a0[name], b0[name]), (a1[name], b1[name]))
+            name: _Deviation.of((a0[name], b0[name]), (a1[name], b1[name]))
             for name, value in a0.items()
             if value.dtype.kind not in "iub"
         }

@@ -182,7 +182,7 @@ _TYPES = {
 }
 
 
-class _OfModule(Session):
+class _ModuleNetwork(Session):
     """A session of a module, with tensors `input_i`, `output_i`, `target_i` and `loss_i`."""
 
     ERA = era_named("2020-05")
@@ -256,7 +256,7 @@ class _OfModule(Session):
         super().run(PyStepIO(step, self._torch_anchors), name)
 
 
-class InferenceSession(_OfModule, sessions.InferenceSession):
+class InferenceSession(_ModuleNetwork, sessions.InferenceSession):
     """`InferenceSession(torchModel, inputs, targets, losses, deviceInfo, batch_size, ...)`."""
 
     _mode = torch.onnx.TrainingMode.EVAL
@@ -265,7 +265,7 @@ class InferenceSession(_OfModule, sessions.InferenceSession):
         super().__init__(**self._of_module(*args, **named))
 
 
-class TrainingSession(_OfModule, sessions.TrainingSession):
+class TrainingSession(_ModuleNetwork, sessions.TrainingSession):
     """`TrainingSession(torchModel, inputs, targets, optimizer, losses, deviceInfo, ...)`."""
 
     _mode = torch.onnx.TrainingMode.TRAINING

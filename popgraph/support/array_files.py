@@ -18,7 +18,7 @@ Check: TypeAlias = Callable[[np.dtype[Any], tuple[int, ...]], None]
 
 _START = 12
 """Bytes before the text of the longest kind of header: magic, version and length."""
-_MOST_HEADER = 10_000
+_MAX_HEADER = 10_000
 """NumPy rejects longer headers, but only after reading them: one of version 2 may have 4 GiB."""
 
 
@@ -79,7 +79,7 @@ def _header(file: IO[bytes], otherwise: str) -> tuple[np.dtype[Any], tuple[int, 
         raise Unreadable(otherwise)  # Version 3.0 is only for non-ASCII field names of records.
     first = np.lib.format.MAGIC_LEN
     length = int.from_bytes(start[first : first + width], "little")
-    if length > _MOST_HEADER:
+    if length > _MAX_HEADER:
         raise Unreadable(otherwise)
     end = first + width + length
     stream = BytesIO(start + file.read(max(0, end - _START)))

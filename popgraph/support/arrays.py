@@ -62,15 +62,15 @@ class ArrayStore:
     """Arrays by content key; a value may be a function that loads the array on demand."""
 
     def __init__(
-        self, beneath: ArrayStore | None = None, shared: SharedArrays | None = None
+        self, parent: ArrayStore | None = None, shared: SharedArrays | None = None
     ) -> None:
-        """Missing keys are looked up in `beneath`."""
+        """Missing keys are looked up in `parent`."""
         if shared is None:
-            shared = SharedArrays() if beneath is None else beneath.shared
+            shared = SharedArrays() if parent is None else parent.shared
         self.shared: SharedArrays = shared
         self._arrays: dict[str, Array | Callable[[], Array]] = {}
-        self._beneath = beneath
-        self.files: dict[Path, State] = {} if beneath is None else beneath.files
+        self._parent = parent
+        self.files: dict[Path, State] = {} if parent is None else parent.files
         """The states of the model's files, taken before reading."""
 
     def hold(self, key: str, source: Array | Callable[[], Array]) -> None:
@@ -81,8 +81,8 @@ class ArrayStore:
     def held(self, key: str, what: object) -> Array:
         """The array of a key, which must not be modified; an error mentions `what`."""
         found = self._arrays.get(key)
-        if found is None and self._beneath is not None:
-            return self._beneath.held(key, what)
+        if found is None and self._parent is not None:
+            return self._parent.held(key, what)
         if found is None:
             raise ModelError(
                 f"the weights of {what} are missing",
@@ -99,7 +99,7 @@ class ArrayStore:
             self._arrays[key] = owned(found() if callable(found) else found)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._arrays or (self._beneath is not None and key in self._beneath)
+        return key in self._arrays or (self._parent is not None and key in self._parent)
 
     def __iter__(self) -> Iterator[str]:
-        return chain(self._arrays, self._beneath or ())
+        return chain(self._arrays, self._parent or ())

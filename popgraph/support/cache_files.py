@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from popgraph.support.trust import make_private, open_trusted
-from popgraph.support.writing import put, remove_orphans
+from popgraph.support.writing import remove_orphans, write_atomically
 
 
 def digest(*texts: str) -> str:
@@ -22,17 +22,17 @@ def digest(*texts: str) -> str:
     return made.hexdigest()
 
 
-def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+def write_cache_file(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     """Writes a file atomically."""
     make_private(path.parent)
     if path.is_dir():
         shutil.rmtree(path)
-    put(path, parts, mode=0o644)
+    write_atomically(path, chunks, mode=0o644)
 
 
 def write_sealed(path: Path, content: bytes) -> None:
     """Writes a file with a trailing checksum, which linkers and loaders ignore."""
-    write_whole(path, [content, _seal(content)])
+    write_cache_file(path, [content, _seal(content)])
 
 
 def read_sealed(path: Path) -> bytes:
@@ -61,14 +61,14 @@ def _seal(content: bytes) -> bytes:
     return b"\npopgraph seal %08x\n" % zlib.crc32(content)
 
 
-EVERY = 32
+CALLS_PER_TRIM = 32
 """Interval of scans: one call of this many scans the thousands of files of a cache."""
 _TIMES: Counter[Path] = Counter()
 
 
-def trim_now_and_then(folder: Path, limit: int) -> None:
-    """Trims a folder at every `EVERY`-th call."""
-    if _TIMES[folder] % EVERY == 0:
+def trim_regularly(folder: Path, limit: int) -> None:
+    """Trims a folder at every `CALLS_PER_TRIM`-th call."""
+    if _TIMES[folder] % CALLS_PER_TRIM == 0:
         trim(folder, limit)
     _TIMES[folder] += 1
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from popgraph.support.errors import PassError, PopgraphError
-from popgraph.support.writing import put
+from popgraph.support.writing import write_atomically
 
 PASSES, IR, KERNELS, SOURCE = 1, 2, 3, 4
 """The lowest level of `POPGRAPH_DEBUG` that shows each kind of output."""
@@ -67,7 +67,7 @@ def note_source(name: str, text: str) -> None:
 def write_dump(folder: Path, name: str, text: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        put(folder / name, [text.encode()])
+        write_atomically(folder / name, [text.encode()])
     except OSError as error:
         raise PopgraphError(
             f"{folder / name} cannot be written: {error.strerror}",

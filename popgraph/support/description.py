@@ -13,7 +13,7 @@ from popgraph.support.amounts import bytes_text, counted
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
 
-MOST_LISTED = 12
+MAX_LISTED = 12
 """The maximum number of inputs, and of outputs, that are listed."""
 
 
@@ -47,7 +47,7 @@ class TensorSpec:
         return self.name, self.type, "" if self.dtype is None else self.dtype.name, self.shape
 
     @staticmethod
-    def of_row(row: Sequence[Any]) -> TensorSpec:
+    def from_row(row: Sequence[Any]) -> TensorSpec:
         """The spec stored by `row`."""
         name, type_, dtype, shape = row
         sizes = None if shape is None else tuple(shape)
@@ -106,9 +106,9 @@ class Description:
 
 def _listed(word: str, of: Iterable[TensorSpec]) -> list[tuple[str, str]]:
     found = list(of)
-    rows = [(word, str(one)) for one in found[:MOST_LISTED]]
-    if len(found) > MOST_LISTED:
-        rows.append((word, f"... and {len(found) - MOST_LISTED} more"))
+    rows = [(word, str(one)) for one in found[:MAX_LISTED]]
+    if len(found) > MAX_LISTED:
+        rows.append((word, f"... and {len(found) - MAX_LISTED} more"))
     return rows or [(word, "none")]
 
 

@@ -116,7 +116,7 @@ class UnsupportedGroup(ErrorGroup, UnsupportedError):
     """All features that a model requires and PopGraph does not have."""
 
 
-def together(refusals: Sequence[PopgraphError]) -> PopgraphError:
+def combined(refusals: Sequence[PopgraphError]) -> PopgraphError:
     """Merges refusals, in node order, into one error with one sentence per kind."""
     kinds: dict[tuple[str, str], list[PopgraphError]] = {}
     for one in refusals:
@@ -135,7 +135,7 @@ def _first_of(same: Sequence[PopgraphError]) -> PopgraphError:
 
 
 @contextmanager
-def fitting_memory() -> Iterator[None]:
+def reporting_out_of_memory() -> Iterator[None]:
     """Turns MemoryError into an error that names the model."""
     try:
         yield

@@ -49,7 +49,7 @@ class Source:
     """A digest of all its files when it was loaded; None if unknown."""
 
     @property
-    def whose(self) -> str:
+    def provider(self) -> str:
         """The distribution, or else the module."""
         return self.title if self.distribution is None else _named(self.distribution)
 
@@ -72,10 +72,10 @@ def note(module: str) -> None:
         SOURCES.setdefault(root, Source(f"module {module}"))
 
 
-def bringer(module: str) -> str:
+def provider_of(module: str) -> str:
     """The external distribution or module that a module belongs to; "" for PopGraph."""
     source = SOURCES.get(module.partition(".")[0])
-    return source.whose if source is not None else ""
+    return source.provider if source is not None else ""
 
 
 def is_empty() -> bool:
@@ -103,8 +103,8 @@ def entry_points(group: str) -> list[Any]:
 
 def title(point: Any) -> str:
     """An entry point in the format of messages."""
-    whose = _named(point.dist) if point.dist is not None else "a distribution"
-    return f"entry point {point.name!r} of {point.group!r} in {whose}"
+    owner = _named(point.dist) if point.dist is not None else "a distribution"
+    return f"entry point {point.name!r} of {point.group!r} in {owner}"
 
 
 def _named(distribution: Any) -> str:

@@ -61,7 +61,7 @@ def state_of(path: Path | str) -> State:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def seen(path: Path) -> State:
+def state_or_absent(path: Path) -> State:
     """The state of a file; `ABSENT` if it does not or cannot exist."""
     try:
         return state_of(path)
@@ -79,7 +79,7 @@ def is_settled(state: State) -> bool:
 
 def is_unchanged(files: Mapping[str, Sequence[int]]) -> bool:
     """Whether files still have these states."""
-    return all(list(seen(Path(name))) == [*state] for name, state in files.items())
+    return all(list(state_or_absent(Path(name))) == [*state] for name, state in files.items())
 
 
 def changed(files: Iterable[str]) -> RunError:

@@ -18,11 +18,11 @@ from weakref import WeakSet
 
 NICENESS = 5
 """Niceness of the child, so that the parent stays responsive."""
-MOST_REPORTED = 4000
+MAX_ERROR_LENGTH = 4000
 """Maximum length of an error message from the child, which a pipe takes without blocking."""
-PATIENCE = 2.0
+SECONDS_TO_END = 2.0
 """Seconds for a child to clean up when it is terminated."""
-REMINDERS = 20
+SIGNALS = 20
 """Number of signals sent during that time."""
 
 
@@ -57,7 +57,7 @@ class Child:
             os.close(theirs)
             raise
         if self.pid == 0:
-            _be_child(work, theirs)
+            _run_child(work, theirs)
         os.close(theirs)
         self._reports = ours
         self._ended = threading.Event()
@@ -83,9 +83,9 @@ class Child:
         if self._ended.is_set() or self._parent != os.getpid():
             return
         # Repeated, since a subprocess that just started may have missed the first signal.
-        for number in (*[signal.SIGTERM] * REMINDERS, signal.SIGKILL):
+        for number in (*[signal.SIGTERM] * SIGNALS, signal.SIGKILL):
             self._signal_all(number)
-            if self._ended.wait(PATIENCE / REMINDERS):
+            if self._ended.wait(SECONDS_TO_END / SIGNALS):
                 break
         self._signal_all(signal.SIGKILL)  # Subprocesses that started meanwhile got no signal yet.
 
@@ -107,13 +107,11 @@ def _end_all() -> None:
         child.end()
 
 
-def _be_child(work: Callable[[], object], reports: int) -> None:
+def _run_child(work: Callable[[], object], reports: int) -> None:
     """Runs in the child and never returns, so that exit handlers of the parent do not run."""
     reason = "it was interrupted"
     try:
-        os.setpgid(
-            0, 0
-        )  # Ctrl-C must not reach it, and one signal must end all of its subprocesses.
+        os.setpgid(0, 0)  # Ctrl-C must not reach it, and one signal must end its subprocesses.
         signal.signal(signal.SIGTERM, _stop)
         for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
@@ -127,7 +125,7 @@ def _be_child(work: Callable[[], object], reports: int) -> None:
         reason = f"{type(error).__name__}: {error}"
     finally:
         with suppress(OSError):
-            os.write(reports, json.dumps(reason[:MOST_REPORTED]).encode() + b"\n")
+            os.write(reports, json.dumps(reason[:MAX_ERROR_LENGTH]).encode() + b"\n")
         os._exit(0)
 
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
-MOST = 1 << 12
+MAX_ENTRIES = 1 << 12
 """Maximum number of cached objects per function."""
 
 
-def by_identity(function: Callable[[Given], Found]) -> Callable[[Given], Found]:
+def by_identity(function: Callable[[Argument], Result]) -> Callable[[Argument], Result]:
     """
     Caches a function by object identity.
 
     A cache by equality would hash the object at each call: ten Python calls for a vector type, more
     than the function itself. Most attributes recur as the same object.
     """
-    known: dict[int, tuple[Found, Given]] = {}
+    known: dict[int, tuple[Result, Argument]] = {}
 
-    def remembering(given: Given) -> Found:
-        met = known.get(id(given))
-        if met is None:
-            if len(known) >= MOST:
+    def memoized(argument: Argument) -> Result:
+        entry = known.get(id(argument))
+        if entry is None:
+            if len(known) >= MAX_ENTRIES:
                 known.clear()
             # A cached object is kept alive, so its id stays unique.
-            met = known[id(given)] = function(given), given
-        return met[0]
+            entry = known[id(argument)] = function(argument), argument
+        return entry[0]
 
-    return remembering
+    return memoized

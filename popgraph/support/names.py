@@ -34,7 +34,7 @@ def hint(name: str) -> str | None:
     return f"v{plain}" if plain[0].isdigit() else plain
 
 
-def plain(name: str) -> str:
+def normalized(name: str) -> str:
     """The name without case, underscores and hyphens: `CrossEntropy` is `cross_entropy`."""
     return re.sub(r"[_-]", "", name).casefold()
 
@@ -51,11 +51,11 @@ class Names:
         self.kind, self.plural = kind, plural or f"{kind}s"
         self.names = tuple(aliases)
         self._spelled = {one: name for name in aliases for one in (name, *aliases[name].split())}
-        self._meant = {plain(one): name for one, name in self._spelled.items()}
+        self._meant = {normalized(one): name for one, name in self._spelled.items()}
 
     def find(self, given: str) -> str | None:
         """The canonical name; None if it is unknown."""
-        return self._meant.get(plain(given))
+        return self._meant.get(normalized(given))
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """The aliases of a name."""
@@ -92,13 +92,25 @@ def names_arguments(function: _Function) -> _Function:
     return called  # type: ignore[return-value]
 
 
-def check_keywords(function: Callable[..., Any], taken: Signature, named: Iterable[str]) -> None:
-    """ArgumentError unless all keywords are parameters of the function."""
+def check_keywords(
+    function: Callable[..., Any], taken: Signature, named: Iterable[str], rest: Iterable[str] = ()
+) -> None:
+    """
+    ArgumentError unless all keywords are parameters of the function.
+
+    `rest` are the names that its `**keywords` accept; any, if it is empty.
+    """
+    rest = tuple(rest)
     kinds = {parameter.kind for parameter in taken.parameters.values()}
-    unknown = [name for name in named if name not in taken.parameters]
-    if not unknown or Parameter.VAR_KEYWORD in kinds:
+    unknown = [name for name in named if name not in taken.parameters and name not in rest]
+    if not unknown or (Parameter.VAR_KEYWORD in kinds and not rest):
         return
-    known = [name for name in taken.parameters if name != "self"]
+    known = [
+        name
+        for name, parameter in taken.parameters.items()
+        if name != "self" and parameter.kind is not Parameter.VAR_KEYWORD
+    ]
+    known += rest
     called = function.__qualname__.removesuffix(".__init__")
     meant = closest(unknown[0], known)
     raise ArgumentError(

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Pace:
-    """At most once per `seconds`, and at most a fraction `share` of the time."""
+class RateLimit:
+    """At most once per `seconds`, and at most this fraction of the time."""
 
     seconds: float
-    share: float = 0.05
+    fraction: float = 0.05
     _due: float = 0.0
 
     def is_due(self) -> bool:
         return time.monotonic() >= self._due
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def measured(self) -> Iterator[None]:
         """Runs the action; the longer it takes, the later it is due again."""
         began = time.monotonic()
         yield
         ended = time.monotonic()
-        self._due = ended + max(self.seconds, (ended - began) / self.share)
+        self._due = ended + max(self.seconds, (ended - began) / self.fraction)

@@ -30,9 +30,9 @@ class CompilingLine:
     background compilation keeps nobody waiting.
     """
 
-    DELAY = 2.0
+    DELAY_SECONDS = 2.0
     """Seconds of compilation before the line appears, and of idleness that end it."""
-    AGAIN = 1.0
+    UPDATE_SECONDS = 1.0
     """Seconds between updates of the elapsed time."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class CompilingLine:
             now = time.monotonic()
             if self._text:
                 self._spent, self._ended = self._spent + now - self._began, now
-            elif now - self._ended > self.DELAY:
+            elif now - self._ended > self.DELAY_SECONDS:
                 self._spent = 0.0
             self._text, self._began = text, now
             if text:
@@ -61,16 +61,16 @@ class CompilingLine:
     def _show_when_due(self) -> None:
         """Writes the line now or after the delay; a thread updates it."""
         spent = self._spent + time.monotonic() - self._began
-        if spent >= self.DELAY:
+        if spent >= self.DELAY_SECONDS:
             _write(f"\r\x1b[Kcompiling, {spent:.0f} s: {self._text}")
             self._shown = True
         if self._timer is None:
-            wait = self.AGAIN if self._shown else self.DELAY - spent
-            self._timer = threading.Timer(wait, self._again)
+            wait = self.UPDATE_SECONDS if self._shown else self.DELAY_SECONDS - spent
+            self._timer = threading.Timer(wait, self._update)
             self._timer.daemon = True
             self._timer.start()
 
-    def _again(self) -> None:
+    def _update(self) -> None:
         with self._lock:
             self._timer = None
             if self._text:
@@ -89,7 +89,7 @@ _silenced = 0
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def with_listener(listener: Listener) -> Iterator[None]:
     """Redirects progress inside the block to a listener."""
     _listeners.append(listener)
     try:
@@ -112,25 +112,25 @@ def silence() -> Iterator[None]:
         _listeners[:] = before
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Reports the current action; "" reports its end."""
     for listener in _listeners:
         listener(text)
-    if not _listeners and not _silenced and _keeps_somebody_waiting() and is_terminal():
+    if not _listeners and not _silenced and _is_foreground() and is_terminal():
         _line(text)
 
 
 @contextmanager
-def telling(text: str) -> Iterator[None]:
+def reporting(text: str) -> Iterator[None]:
     """Reports an action, and its end after the block."""
-    tell(text)
+    report(text)
     try:
         yield
     finally:
-        tell("")
+        report("")
 
 
-def _keeps_somebody_waiting() -> bool:
+def _is_foreground() -> bool:
     """
     Whether this is the main thread of the original process; forked children build in the
     background.

@@ -13,10 +13,10 @@ from typing import BinaryIO
 from popgraph.support.files import State, state_of
 from popgraph.support.names import closest
 
-MOST_OF_A_PIPE = 1 << 31
+MAX_STREAM_BYTES = 1 << 31
 """Maximum size of a stream without known size, as protobuf has no larger messages."""
 
-MOST_NAMES = 1000
+MAX_COMPARED_NAMES = 1000
 """Maximum number of file names to compare with a misspelt one."""
 
 
@@ -32,7 +32,7 @@ class Outside(Unreadable):
     """The path leads out of the folder to which it is confined."""
 
 
-def no_such(path: Path) -> str:
+def no_such_file(path: Path) -> str:
     """The message for a missing file or folder, with the closest existing name."""
     folder = path.parent
     if not folder.is_dir():
@@ -44,7 +44,7 @@ def no_such(path: Path) -> str:
 def similar(path: Path) -> Path | None:
     """The file in the same folder with the closest name, or with another suffix."""
     try:
-        names = sorted(one.name for one in islice(path.parent.iterdir(), MOST_NAMES))
+        names = sorted(one.name for one in islice(path.parent.iterdir(), MAX_COMPARED_NAMES))
     except OSError:
         return None
     stems = {Path(name).stem: name for name in names}
@@ -66,7 +66,7 @@ def reading(otherwise: str = "it is damaged") -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise Unreadable("its name is not text") from error
     except FileNotFoundError as error:
-        raise Missing(no_such(Path(os.fsdecode(error.filename or "")))) from error
+        raise Missing(no_such_file(Path(os.fsdecode(error.filename or "")))) from error
     except IsADirectoryError as error:
         raise Unreadable("it is a folder, not a file") from error
     except OSError as error:
@@ -78,7 +78,7 @@ def reading(otherwise: str = "it is damaged") -> Iterator[None]:
         raise Unreadable("its name contains a NUL" if nul else otherwise) from error
 
 
-def beside(folder: Path, name: str) -> Path:
+def path_inside(folder: Path, name: str) -> Path:
     """The path of a file in or below a folder; `Unreadable` if it leads outside."""
     with reading("its path is invalid"):
         home = folder.resolve()
@@ -100,16 +100,16 @@ def opened(path: Path) -> tuple[BinaryIO, State]:
         return path.open("rb"), state
 
 
-def rest_of(file: BinaryIO) -> bytes:
+def read_stream(file: BinaryIO) -> bytes:
     """The rest of a stream of unknown size, such as a pipe."""
     with reading():
-        content = file.read(MOST_OF_A_PIPE + 1)
-    if len(content) > MOST_OF_A_PIPE:
+        content = file.read(MAX_STREAM_BYTES + 1)
+    if len(content) > MAX_STREAM_BYTES:
         raise Unreadable("it has no end")
     return content
 
 
-def part_of(path: Path, offset: int, length: int) -> bytes:
+def read_range(path: Path, offset: int, length: int) -> bytes:
     """Reads a byte range of a file."""
     file, _ = opened(path)
     with reading(), file:

@@ -16,7 +16,7 @@ from popgraph.support import dtypes
 from popgraph.support.array_bytes import array_of_memory, memory_of
 from popgraph.support.array_files import Check, read_npz
 from popgraph.support.arrays import Array
-from popgraph.support.reading import Unreadable, part_of, reading, size_of
+from popgraph.support.reading import Unreadable, read_range, reading, size_of
 
 _NAMES = {
     "f64": "F64",
@@ -92,11 +92,11 @@ def _entry(path: Path, key: str, entry: Any, start: int) -> Array:
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a file, and the offset of its arrays."""
-    (size,) = _HEAD.unpack(part_of(path, 0, _HEAD.size))
+    (size,) = _HEAD.unpack(read_range(path, 0, _HEAD.size))
     if size > min(_MOST_HEADER, size_of(path)):
         raise Unreadable("it is not a .safetensors file")
     with reading("it is not a .safetensors file"):
-        header = json.loads(part_of(path, _HEAD.size, size))
+        header = json.loads(read_range(path, _HEAD.size, size))
     if not isinstance(header, dict):
         raise Unreadable("it is not a .safetensors file")
     return header, _HEAD.size + size
@@ -122,7 +122,7 @@ def safetensors(
     """
     order = sorted(arrays, key=lambda key: -arrays[key].dtype.itemsize)
     header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
-    place = 0
+    start = 0
     for key in order:
         array = arrays[key]
         name = _NAMES.get(dtypes.from_numpy(array.dtype).name)
@@ -130,9 +130,9 @@ def safetensors(
         header[key] = {
             "dtype": name or _BYTES,
             "shape": shape,
-            "data_offsets": [place, place + array.nbytes],
+            "data_offsets": [start, start + array.nbytes],
         }
-        place += array.nbytes
+        start += array.nbytes
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-(_HEAD.size + len(text)) % _ALIGNMENT)
     yield _HEAD.pack(len(text)) + text

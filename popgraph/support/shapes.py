@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 __all__ = [
     "KNOWN_ELEMENTS",
     "Shape",
-    "beside_data",
+    "expanded_indices_shape",
     "broadcast",
     "prod",
     "reduced",
@@ -55,7 +55,7 @@ def reduced(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> Shape:
     return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
 
 
-def beside_data(indices: Shape, rank: int, axis: int, grouped: bool) -> Shape:
+def expanded_indices_shape(indices: Shape, rank: int, axis: int, grouped: bool) -> Shape:
     """The shape of PopART's indices, expanded to the rank of the data; a vector indexes `axis`."""
     first = int(grouped)
     if len(indices) - first == 1:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def terminating_on_sigint() -> Iterator[None]:
     """Makes Ctrl-C terminate the process by the signal, not by an exception."""
     before = signal.getsignal(signal.SIGINT)
     ours = before is signal.default_int_handler

@@ -11,7 +11,7 @@ from popgraph.support.shapes import Shape
 
 
 @dataclass(frozen=True)
-class Place:
+class SizedAxis:
     """An axis of an input or output whose extent is `factor` times a size."""
 
     tensor: str
@@ -25,28 +25,32 @@ class Size:
 
     name: str
     bound: int
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...] = ()
+    inputs: tuple[SizedAxis, ...]
+    outputs: tuple[SizedAxis, ...] = ()
     least: int = 1
 
     @staticmethod
-    def of_row(row: Mapping[str, Any]) -> Size:
+    def from_row(row: Mapping[str, Any]) -> Size:
         """The size of a row that `asdict` created."""
-        places = {part: tuple(Place(**one) for one in row[part]) for part in ("inputs", "outputs")}
-        return Size(row["name"], row["bound"], **places, least=row["least"])
+        axes = {
+            part: tuple(SizedAxis(**one) for one in row[part]) for part in ("inputs", "outputs")
+        }
+        return Size(row["name"], row["bound"], **axes, least=row["least"])
 
     def __str__(self) -> str:
         return f"{self.name} {self.least}..{self.bound}"
 
 
-def named(tensor: str, shape: Sequence[int], sizes: Iterable[Size]) -> tuple[int | str, ...]:
+def symbolic_shape(
+    tensor: str, shape: Sequence[int], sizes: Iterable[Size]
+) -> tuple[int | str, ...]:
     """The shape of an input with names in place of sizes: `(N, 8)`."""
     found: list[int | str] = [*shape]
     for size in sizes:
-        for place in size.inputs:
-            if place.tensor == tensor:
-                times = "" if place.factor == 1 else f"{place.factor}*"
-                found[place.axis] = f"{times}{size.name}"
+        for sized in size.inputs:
+            if sized.tensor == tensor:
+                times = "" if sized.factor == 1 else f"{sized.factor}*"
+                found[sized.axis] = f"{times}{size.name}"
     return tuple(found)
 
 
@@ -56,8 +60,8 @@ def with_sizes(
     """The shapes of inputs for these values of the sizes."""
     found = {name: list(shape) for name, shape in shapes.items()}
     for size in sizes:
-        for place in size.inputs:
-            found[place.tensor][place.axis] = numbers[size.name] * place.factor
+        for sized in size.inputs:
+            found[sized.tensor][sized.axis] = numbers[size.name] * sized.factor
     return {name: tuple(shape) for name, shape in found.items()}
 
 
@@ -65,18 +69,20 @@ def sizes_in(sizes: Sequence[Size], shapes: Mapping[str, Shape]) -> dict[str, in
     """The sizes of inputs with these shapes; None if they are inconsistent."""
     found = dict[str, int]()
     for size in sizes:
-        for place in size.inputs:
-            number, rest = divmod(shapes[place.tensor][place.axis], place.factor)
+        for sized in size.inputs:
+            number, rest = divmod(shapes[sized.tensor][sized.axis], sized.factor)
             known = found.setdefault(size.name, number)
             if rest or not size.least <= number <= size.bound or number != known:
                 return None
     return found
 
 
-def fronts(arrays: Mapping[str, Array], places: Iterable[Place], number: int) -> dict[str, Array]:
+def leading_slices(
+    arrays: Mapping[str, Array], axes: Iterable[SizedAxis], number: int
+) -> dict[str, Array]:
     """The leading slices of arrays for this value of a size."""
     found = dict(arrays)
-    for place in places:
-        end = slice(0, number * place.factor)
-        found[place.tensor] = found[place.tensor][(slice(None),) * place.axis + (end,)]
+    for sized in axes:
+        end = slice(0, number * sized.factor)
+        found[sized.tensor] = found[sized.tensor][(slice(None),) * sized.axis + (end,)]
     return found

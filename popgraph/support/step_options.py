@@ -19,9 +19,9 @@ class StepOption:
 
     name: str
     default: object
-    wanted: str
+    requirement: str
     """The requirement on a value, for messages."""
-    fits: Callable[[object], bool]
+    is_valid: Callable[[object], bool]
     example: str
     """An example value and its effect."""
     help: str
@@ -29,9 +29,9 @@ class StepOption:
 
     def checked(self, value: object, where: str = "") -> object:
         """The value; RunError if it is invalid."""
-        if not self.fits(value):
+        if not self.is_valid(value):
             raise RunError(
-                f"{self.name} must be {self.wanted}, not {value!r}",
+                f"{self.name} must be {self.requirement}, not {value!r}",
                 where or self.name,
                 self.example,
             )

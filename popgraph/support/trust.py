@@ -20,7 +20,7 @@ class UntrustedError(PermissionError):
     """Another user may have written the file."""
 
 
-def objection(found: os.stat_result) -> str:
+def distrust_reason(found: os.stat_result) -> str:
     """The reason to distrust a cache file or folder; "" if it is trusted."""
     owners = {os.geteuid(), 0} if os.environ.get(SHARED) == "1" else {os.geteuid()}
     if found.st_uid not in owners:
@@ -28,13 +28,13 @@ def objection(found: os.stat_result) -> str:
     return "others may write it" if found.st_mode & _WRITABLE else ""
 
 
-def objection_to_folder(folder: Path) -> str:
+def folder_distrust_reason(folder: Path) -> str:
     """The reason to distrust a folder, which may be one of its parents; "" if it is trusted."""
     if folder in _trusted:
         return ""
     problem = _may_be_changed(folder)
     if not problem and folder != folder.parent:
-        problem = objection_to_folder(folder.parent)
+        problem = folder_distrust_reason(folder.parent)
     if not problem:
         _trusted.add(folder)
     return problem
@@ -55,7 +55,7 @@ def _may_be_changed(folder: Path) -> str:
 def open_trusted(path: Path) -> IO[bytes]:
     """Opens a cache file; OSError if it is absent or not trusted."""
     file = path.open("rb")
-    problem = objection(os.fstat(file.fileno())) or objection_to_folder(path.parent)
+    problem = distrust_reason(os.fstat(file.fileno())) or folder_distrust_reason(path.parent)
     if not problem:
         return file
     file.close()

@@ -16,7 +16,7 @@ NIBBLE, NIBBLES, NIBBLES_A_WORD = 4, 0x0F0F0F0F, 8
 
 
 @dataclass(frozen=True)
-class Words:
+class WordFormat:
     """The packed types of both factors of a dot product, the first number in the lowest bits."""
 
     name: str
@@ -24,9 +24,9 @@ class Words:
     rhs: np.dtype[Any]
     instructions: int
     """Instructions that accumulate the dot products of two vectors of words."""
-    most: int = 0
+    max_rhs: int = 0
     """The largest magnitude of an integer on the right, above which processors saturate."""
-    mirrors: str = ""
+    mirror: str = ""
     """The name of the words whose instructions compute the same with swapped factors."""
 
     @property
@@ -42,62 +42,64 @@ class Words:
     @property
     def total(self) -> np.dtype[Any]:
         """The accumulator type."""
-        return WORD if self.is_whole else np.dtype(np.float32)
+        return WORD if self.is_integer else np.dtype(np.float32)
 
     @property
-    def is_whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether words hold integers."""
         return self.lhs.kind in "iu"
 
     @property
-    def ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
+    def ranges(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """The (minimum, maximum) of each factor."""
         lhs, (least, greatest) = (
             (int(np.iinfo(held).min), int(np.iinfo(held).max)) for held in (self.lhs, self.rhs)
         )
-        return lhs, (max(least, -self.most), min(self.most, greatest))
+        return lhs, (max(least, -self.max_rhs), min(self.max_rhs, greatest))
 
-    def hold(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
+    def fit(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
         """Whether the ranges of both factors fit."""
-        return self.is_whole and all(
+        return self.is_integer and all(
             low <= least and greatest <= high
-            for (least, greatest), (low, high) in zip((lhs, rhs), self.ends, strict=True)
+            for (least, greatest), (low, high) in zip((lhs, rhs), self.ranges, strict=True)
         )
 
     def shift(self, lhs: tuple[int, int]) -> int:
         """The offset to add to integers in this range so that the left factor fits."""
-        (low, high), (least, greatest) = self.ends[0], lhs
+        (low, high), (least, greatest) = self.ranges[0], lhs
         return low - least if least < low else min(0, high - greatest)
 
-    def hold_shifted(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
+    def fit_shifted(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
         """Whether the ranges fit once the left factor is shifted."""
-        by = self.shift(lhs) if self.is_whole else 0
-        return self.hold((lhs[0] + by, lhs[1] + by), rhs)
+        by = self.shift(lhs) if self.is_integer else 0
+        return self.fit((lhs[0] + by, lhs[1] + by), rhs)
 
     def dot(self, lhs: Any, rhs: Any, total: Any) -> Any:
         """Adds the dot product of two words to `total`; integers wrap."""
         with np.errstate(over="ignore"):
-            for place in range(self.count):
-                total = total + self.part(lhs, self.lhs, place) * self.part(rhs, self.rhs, place)
+            for index in range(self.count):
+                total = total + self.unpacked(lhs, self.lhs, index) * self.unpacked(
+                    rhs, self.rhs, index
+                )
         return total
 
-    def part(self, words: Any, held: np.dtype[Any], place: int) -> Any:
+    def unpacked(self, words: Any, held: np.dtype[Any], index: int) -> Any:
         """The numbers at one position of all words, in the accumulator type."""
-        bits = np.asarray(words, WORD) >> (place * held.itemsize * 8)
-        part = bits.astype(f"u{held.itemsize}").view(held).astype(self.total)
-        return part if isinstance(words, np.ndarray) else part[()]
+        bits = np.asarray(words, WORD) >> (index * held.itemsize * 8)
+        unpacked = bits.astype(f"u{held.itemsize}").view(held).astype(self.total)
+        return unpacked if isinstance(words, np.ndarray) else unpacked[()]
 
 
-WORDS: Mapping[str, Words] = {
+WORDS: Mapping[str, WordFormat] = {
     each.name: each
     for each in (
-        Words("i16", np.dtype(np.int16), np.dtype(np.int16), 2, most=32767),
-        Words("u8i8", np.dtype(np.uint8), np.dtype(np.int8), 1, most=128),
-        Words("u8i7", np.dtype(np.uint8), np.dtype(np.int8), 3, most=64),
-        Words("i8u8", np.dtype(np.int8), np.dtype(np.uint8), 1, most=255, mirrors="u8i8"),
-        Words("i8u7", np.dtype(np.int8), np.dtype(np.uint8), 3, most=127, mirrors="u8i7"),
-        Words("i8i8", np.dtype(np.int8), np.dtype(np.int8), 1, most=128),
-        Words("bf16", np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.bfloat16), 1),
+        WordFormat("i16", np.dtype(np.int16), np.dtype(np.int16), 2, max_rhs=32767),
+        WordFormat("u8i8", np.dtype(np.uint8), np.dtype(np.int8), 1, max_rhs=128),
+        WordFormat("u8i7", np.dtype(np.uint8), np.dtype(np.int8), 3, max_rhs=64),
+        WordFormat("i8u8", np.dtype(np.int8), np.dtype(np.uint8), 1, max_rhs=255, mirror="u8i8"),
+        WordFormat("i8u7", np.dtype(np.int8), np.dtype(np.uint8), 3, max_rhs=127, mirror="u8i7"),
+        WordFormat("i8i8", np.dtype(np.int8), np.dtype(np.int8), 1, max_rhs=128),
+        WordFormat("bf16", np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.bfloat16), 1),
     )
 }
 """

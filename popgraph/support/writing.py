@@ -17,17 +17,17 @@ from zlib import crc32
 
 from popgraph.support.errors import WriteError
 
-Parts: TypeAlias = Iterable[bytes | memoryview]
+Chunks: TypeAlias = Iterable[bytes | memoryview]
 """The content of a file, in chunks."""
 
 OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")
 """Paths of open files, which cannot be replaced."""
 
-A_DAY = 24 * 60 * 60
+ORPHAN_SECONDS = 24 * 60 * 60
 """Seconds without a change after which no other machine is still writing a partial file."""
 
 
-def write_file(path: str | Path, parts: Parts) -> None:
+def write_file(path: str | Path, chunks: Chunks) -> None:
     """
     Writes a file that a user requested; WriteError if it fails.
 
@@ -35,7 +35,7 @@ def write_file(path: str | Path, parts: Parts) -> None:
     keeps its mode, and links remain links. Pipes, terminals and other special files are written in
     place.
     """
-    write_files([(Path(path), parts)])
+    write_files([(Path(path), chunks)])
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -43,7 +43,7 @@ def write_text(path: str | Path, text: str) -> None:
     write_file(path, [text.encode()])
 
 
-def write_files(files: Sequence[tuple[Path, Parts]]) -> None:
+def write_files(files: Sequence[tuple[Path, Chunks]]) -> None:
     """Writes several files; none is replaced before all are on the disk."""
     with _staged(files) as staged:
         for (path, _), one in zip(files, staged, strict=True):
@@ -52,20 +52,20 @@ def write_files(files: Sequence[tuple[Path, Parts]]) -> None:
 
 
 def write_pair(
-    path: Path, naming: Callable[[str], Parts], beside: Path, parts: Callable[[], Parts]
+    path: Path, naming: Callable[[str], Chunks], second: Path, chunks: Callable[[], Chunks]
 ) -> None:
     """
     Writes a file that refers to another file next to it; the pair is consistent at any moment.
 
     If both exist, the first refers to a copy of the second until that one is replaced.
     """
-    if not (path.exists() and beside.exists()):
-        write_files([(beside, parts()), (path, naming(beside.name))])
+    if not (path.exists() and second.exists()):
+        write_files([(second, chunks()), (path, naming(second.name))])
         return
-    spare = beside.with_name(f"{beside.stem}.{os.urandom(4).hex()}{beside.suffix}")
-    steps = [(path, naming(spare.name)), (beside, parts()), (path, naming(beside.name))]
+    spare = second.with_name(f"{second.stem}.{os.urandom(4).hex()}{second.suffix}")
+    steps = [(path, naming(spare.name)), (second, chunks()), (path, naming(second.name))]
     with _staged(steps) as staged, _as_write_error(spare):
-        _copy(staged[1], spare, parts)
+        _copy(staged[1], spare, chunks)
         for one in staged:
             one.commit()
         spare.unlink()
@@ -83,13 +83,15 @@ def append_to(path: Path, content: bytes) -> None:
             raise
 
 
-def put(path: Path, parts: Parts, *, mode: int = 0o666, durable: bool = False) -> None:
+def write_atomically(
+    path: Path, chunks: Chunks, *, mode: int = 0o666, durable: bool = False
+) -> None:
     """
     Writes an internal file atomically; OSError if it fails.
 
     Unless `durable`, the data are not synced to the disk, so a power loss may lose them.
     """
-    staged = stage(path, parts, durable=durable, mode=mode)
+    staged = stage(path, chunks, durable=durable, mode=mode)
     try:
         staged.commit()
     finally:
@@ -114,85 +116,85 @@ def _as_write_error(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _staged(files: Sequence[tuple[Path, Parts]]) -> Iterator[list[Staged]]:
+def _staged(files: Sequence[tuple[Path, Chunks]]) -> Iterator[list[Staged]]:
     """Writes the contents to temporary files next to their targets."""
     staged: list[Staged] = []
     try:
-        for path, parts in files:
+        for path, chunks in files:
             with _as_write_error(path):
-                staged.append(stage(path, parts, durable=True))
+                staged.append(stage(path, chunks, durable=True))
         yield staged
     finally:
         for one in staged:
             one.drop()
 
 
-def _copy(staged: Staged, path: Path, parts: Callable[[], Parts]) -> None:
+def _copy(staged: Staged, path: Path, chunks: Callable[[], Chunks]) -> None:
     """Copies a staged file to another name, by a hard link if possible."""
     try:
-        os.link(staged.part or staged.place, path)
+        os.link(staged.temporary or staged.target, path)
         _sync_folder(path.parent)
     except OSError:
-        put(path, parts(), durable=True)
+        write_atomically(path, chunks(), durable=True)
 
 
 @dataclass
 class Staged:
     """Content that waits to replace a file."""
 
-    place: Path
+    target: Path
     """The target file, with links resolved."""
-    part: Path | None
-    """The temporary file next to the target; None once it is in place."""
+    temporary: Path | None
+    """The temporary file next to the target; None once it has replaced the target."""
     durable: bool
     lock: int = -1
     """A locked descriptor while the temporary file has an owner: see `remove_orphans`."""
 
     def commit(self) -> None:
-        if self.part is None:
+        if self.temporary is None:
             return
-        self.part.replace(self.place)
-        self._arrived()
+        self.temporary.replace(self.target)
+        self._release()
         if self.durable:
-            _sync_folder(self.place.parent)
+            _sync_folder(self.target.parent)
 
     def drop(self) -> None:
-        """Removes the temporary file, if it is not in place."""
-        if self.part is not None:
+        """Removes the temporary file, if it has not replaced the target."""
+        if self.temporary is not None:
             with suppress(OSError):
-                self.part.unlink()
-            self._arrived()
+                self.temporary.unlink()
+            self._release()
 
-    def _arrived(self) -> None:
-        self.part = None
+    def _release(self) -> None:
+        self.temporary = None
         os.close(self.lock)
 
 
-def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -> Staged:
+def stage(path: Path, chunks: Chunks, *, durable: bool, mode: int | None = None) -> Staged:
     """Writes content to a temporary file, or directly into a special file."""
     if "\0" in str(path):
         raise OSError(EINVAL, "a file name cannot contain a NUL", str(path))
     if is_written_in_place(path):
         with open(path, "wb") as file:
-            file.writelines(parts)
+            file.writelines(chunks)
         return Staged(path, None, durable)
-    place = Path(os.path.realpath(path))
-    before = place.stat() if mode is None and place.exists() else None
-    if before is not None and not os.access(place, os.W_OK):
+    target = Path(os.path.realpath(path))
+    before = target.stat() if mode is None and target.exists() else None
+    if before is not None and not os.access(target, os.W_OK):
         raise PermissionError(EACCES, "the file is write-protected", str(path))
     if durable:
-        remove_orphans_of(place)
+        remove_orphans_of(target)
     if mode is None:
         mode = 0o666 if before is None else 0o600
-    part, descriptor = _new_part(place, mode)
+    temporary, descriptor = _new_temporary(target, mode)
     # The lock belongs to the open file description, until its last descriptor is closed.
-    staged = Staged(place, part, durable, os.dup(descriptor))
+    staged = Staged(target, temporary, durable, os.dup(descriptor))
     try:
         with open(descriptor, "wb") as file:
-            file.writelines(parts)
+            file.writelines(chunks)
             file.flush()
             if before is not None:
-                _resemble(descriptor, before)
+                _copy_owner_and_mode(descriptor, before)
             if durable:
                 os.fsync(descriptor)
     except BaseException:
@@ -201,24 +203,24 @@ def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -
     return staged
 
 
-def _new_part(place: Path, mode: int) -> tuple[Path, int]:
+def _new_temporary(target: Path, mode: int) -> tuple[Path, int]:
     """Creates a locked temporary file next to another file."""
     while True:
-        part = place.with_name(f".{_key(place)}.{_kernel()}.{os.urandom(8).hex()}.part")
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        temporary = target.with_name(f".{_key(target)}.{_kernel()}.{os.urandom(8).hex()}.part")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with suppress(OSError):  # Without file locks, no other process can lock it either.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not part.exists():  # Between both calls it looked like an orphan to another process.
+            if not temporary.exists():  # Removed as an orphan before it was locked.
                 os.close(descriptor)
                 continue
-        return part, descriptor
+        return temporary, descriptor
 
 
-def _key(place: Path) -> str:
+def _key(target: Path) -> str:
     """
     A short prefix shared by the temporary files of a file, whose name may be too long to extend.
     """
-    return f"{crc32(os.fsencode(place.name)):08x}"
+    return f"{crc32(os.fsencode(target.name)):08x}"
 
 
 @cache
@@ -233,8 +235,8 @@ def _kernel() -> str:
 
 def remove_orphans_of(path: Path) -> None:
     """Removes temporary files that killed processes left for this file."""
-    place = Path(os.path.realpath(path))
-    _remove_orphans(place.parent, _key(place))
+    target = Path(os.path.realpath(path))
+    _remove_orphans(target.parent, _key(target))
 
 
 def remove_orphans(folder: Path) -> None:
@@ -244,23 +246,23 @@ def remove_orphans(folder: Path) -> None:
 
 def _remove_orphans(folder: Path, key: str) -> None:
     with suppress(OSError):
-        for part in folder.glob(f".{key}.*.*.part"):
+        for temporary in folder.glob(f".{key}.*.*.part"):
             with suppress(OSError):
-                _remove_orphan(part)
+                _remove_orphan(temporary)
 
 
-def _remove_orphan(part: Path) -> None:
+def _remove_orphan(temporary: Path) -> None:
     """
     Removes a temporary file without a writer: the kernel releases locks of dead processes.
 
     On a shared folder, locks of other machines may be invisible, so their files must also be old.
     """
-    descriptor = os.open(part, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = part.name.split(".")[2] == _kernel()
-        if is_ours or time.time() - os.fstat(descriptor).st_mtime > A_DAY:
-            part.unlink()
+        is_ours = temporary.name.split(".")[2] == _kernel()
+        if is_ours or time.time() - os.fstat(descriptor).st_mtime > ORPHAN_SECONDS:
+            temporary.unlink()
     finally:
         os.close(descriptor)
 
@@ -275,7 +277,7 @@ def is_written_in_place(path: Path) -> bool:
         return False
 
 
-def _resemble(descriptor: int, before: os.stat_result) -> None:
+def _copy_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
     """Copies owner and mode of the replaced file."""
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
@@ -295,9 +297,9 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def replaceable(path: Path) -> bool:
+def is_writable(path: Path) -> bool:
     """Whether permissions allow `write_file` to write this file."""
     if is_written_in_place(path):
         return os.access(path, os.W_OK)
-    place = Path(os.path.realpath(path))
-    return os.access(place.parent, os.W_OK) and (not place.exists() or os.access(place, os.W_OK))
+    target = Path(os.path.realpath(path))
+    return os.access(target.parent, os.W_OK) and (not target.exists() or os.access(target, os.W_OK))

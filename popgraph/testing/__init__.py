@@ -5,27 +5,27 @@ from __future__ import annotations
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
 from popgraph.builder.onnx.difference import model_difference
 from popgraph.dialects.check import check_ir
-from popgraph.testing.attention import attentions
-from popgraph.testing.clamps import clamps
 from popgraph.testing.control import controlled, training_controlled
-from popgraph.testing.convolutions import learning_convolutions, volumes, wide_convolutions
-from popgraph.testing.lookups import lookups
+from popgraph.testing.convolutions import (
+    learning_convolutions,
+    separable_convolutions,
+    volumes,
+    wide_convolutions,
+)
 from popgraph.testing.onnx_models import onnx_models
-from popgraph.testing.products import products
-from popgraph.testing.recurrent import recurrences
-from popgraph.testing.selections import selections
-from popgraph.testing.separable import separable_convolutions
-from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
-from popgraph.testing.strategies import networks, training_networks
-from popgraph.testing.whole_products import (
+from popgraph.testing.operators import attentions, clamps, lookups, recurrences, selections
+from popgraph.testing.products import (
     block_products,
     half_products,
+    integer_products,
     narrow_products,
+    products,
     quantized_products,
     roundings,
     scaled_weights,
-    whole_products,
 )
+from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
+from popgraph.testing.strategies import networks, training_networks
 
 __all__ = [
     "block_products",
@@ -58,6 +58,6 @@ __all__ = [
     "scaled_weights",
     "selections",
     "volumes",
-    "whole_products",
+    "integer_products",
     "wide_convolutions",
 ]

@@ -63,8 +63,8 @@ class BlockSpec:
         spread = _spread(values[1])
         last = 2 + len(self.epilogue_inputs)
         lhs = AffineMap.from_callable(lambda m, _n, b, k, i: (m, b, k, i))
-        places = AffineMap.from_callable(lambda _m, n, b, k, _i: (b, k, n)).results
-        rhs = AffineMap(5, 0, tuple(places[axis] for axis in self.order))
+        indices = AffineMap.from_callable(lambda _m, n, b, k, _i: (b, k, n)).results
+        rhs = AffineMap(5, 0, tuple(indices[axis] for axis in self.order))
         mask = sum(((1 << self.bits) - 1) << at for at in (0, 8, 16, 24)) if self.words else 0
         contract = tile.ReduceOp(
             [values[0], spread.outputs[0]],
@@ -87,8 +87,8 @@ class BlockSpec:
         kind = i32 if self.words else f32
         body = Body(i32, [kind, i32, kind])
         lhs, rhs, total = body.block.args
-        place = body.add(arith.IndexCastOp(body.add(tile.IndexOp(4)), i32))
-        part = body.add(arith.ShRSIOp(rhs, body.product(place, body.number(self.bits))))
+        index = body.add(arith.IndexCastOp(body.add(tile.IndexOp(4)), i32))
+        part = body.add(arith.ShRSIOp(rhs, body.product(index, body.number(self.bits))))
         if self.picks:
             codes = range(1 << self.bits)
             numbers = ArrayAttr([FloatAttr(code * code / 4 - 9, f32) for code in codes])

@@ -9,7 +9,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from popgraph.support.shapes import Shape, prod
 from popgraph.testing.specs import Body, Network, Node
-from popgraph.testing.strategies import Draft, grown, trained
+from popgraph.testing.strategies import Draft, random_nodes, trained
 from popgraph.testing.templates.frame import LIMIT, Step
 
 SMALL = (st.integers(1, 3), st.integers(1, 4))
@@ -43,7 +43,7 @@ def _drafts(draw: DrawFn, dtype: str, counted: bool) -> Draft:
     shapes, nodes = list(inputs), list[Node]()
     for count in draw(st.lists(st.integers(0, 2), min_size=1, max_size=2)):
         if count:
-            nodes += grown(draw, shapes, count, dtype)
+            nodes += random_nodes(draw, shapes, count, dtype)
         node, made = _Control(draw, dtype, counted).node(shapes, 2)
         nodes.append(node)
         shapes.append(made)
@@ -109,7 +109,7 @@ class _Control:
     def _network(self, inputs: list[Shape], depth: int) -> tuple[Network, Shape]:
         """The network of a body, and the shape of its last value."""
         shapes = list(inputs)
-        nodes = grown(self.draw, shapes, self.draw(st.integers(1, 3)), self.dtype)
+        nodes = random_nodes(self.draw, shapes, self.draw(st.integers(1, 3)), self.dtype)
         if depth > 1 and self.draw(_SELDOM):
             node, made = self.node(shapes, depth - 1)
             nodes.append(node)

@@ -57,10 +57,10 @@ def tensors(draw: st.DrawFn) -> TensorProto:
 @st.composite
 def sparse_tensors(draw: st.DrawFn) -> SparseTensorProto:
     count = draw(st.integers(0, 3))
-    places = draw(st.lists(st.integers(0, 8), min_size=count, max_size=count, unique=True))
+    indices = draw(st.lists(st.integers(0, 8), min_size=count, max_size=count, unique=True))
     return helper.make_sparse_tensor(
         numpy_helper.from_array(np.arange(1, count + 1).astype(np.float32)),
-        numpy_helper.from_array(np.array(sorted(places), np.int64)),
+        numpy_helper.from_array(np.array(sorted(indices), np.int64)),
         [3, 3],
     )
 
@@ -163,8 +163,8 @@ class Drawing:
         made.output.extend(self.fresh() if draw(st.booleans()) else "" for _ in range(2))
         made.name = draw(st.sampled_from(["", "n", *filter(None, made.output)]))
         self.describe(made)
-        for place in range(draw(st.integers(0, 2))):
-            made.attribute.append(draw(attributes(f"a{place}", self.references)))
+        for index in range(draw(st.integers(0, 2))):
+            made.attribute.append(draw(attributes(f"a{index}", self.references)))
         if depth and not draw(st.integers(0, 2)):
             made.attribute.add(name="body", type=AttributeProto.GRAPH).g.CopyFrom(
                 self.graph(known, depth - 1)
@@ -208,8 +208,8 @@ class Drawing:
         self.describe(made)
         made.input.extend(self.fresh() for _ in range(draw(st.integers(0, 2))))
         made.attribute.extend(self.references)
-        for place in range(draw(st.integers(0, 2))):
-            made.attribute_proto.append(draw(attributes(f"d{place}", [])))
+        for index in range(draw(st.integers(0, 2))):
+            made.attribute_proto.append(draw(attributes(f"d{index}", [])))
         known = list(made.input)
         for _ in range(draw(st.integers(0, 2))):
             made.node.append(self.node(known, 0))

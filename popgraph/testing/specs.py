@@ -260,13 +260,15 @@ class _Bodies:
         going = body.add_input(f"going{self.label}", tensor_type("bool", ()))
         carried = self._states(body, source)
         row = self._inner(body, self.body.networks[0], [carried[0], *captured])
-        on = self._on(body, turn, going)
+        on = self._continues(body, turn, going)
         rows = [row] if self.body.has_rows else []
-        self._end(body, [on, *self._turn(body, carried, row), *rows])
-        steering = self._steering(source)
-        return self._node("Loop", [*steering, *self._firsts(source)], {"body": body.graph()}, name)
+        self._end(body, [on, *self._iteration(body, carried, row), *rows])
+        steering = self._trip_inputs(source)
+        return self._node(
+            "Loop", [*steering, *self._initial_states(source)], {"body": body.graph()}, name
+        )
 
-    def _on(self, body: GraphWriter, turn: SSAValue, going: SSAValue) -> SSAValue:
+    def _continues(self, body: GraphWriter, turn: SSAValue, going: SSAValue) -> SSAValue:
         """The continuation condition of a Loop."""
         outputs = [f"on{self.label}"]
         if self.body.until is None:
@@ -274,7 +276,7 @@ class _Bodies:
         last = body.add_initializer(f"until{self.label}", np.array(self.body.until))
         return body.add_node("Less", [turn, last], outputs=outputs)[0]
 
-    def _steering(self, source: SSAValue) -> list[SSAValue | None]:
+    def _trip_inputs(self, source: SSAValue) -> list[SSAValue | None]:
         """The trip count and the initial condition of a Loop."""
         body, writer = self.body, self.writer
         limit = writer.add_initializer(f"trips{self.label}", np.array(body.trips))
@@ -298,14 +300,14 @@ class _Bodies:
         carried = self._states(body, first)
         given = body.add_input(f"row{self.label}", type_)
         row = self._inner(body, self.body.networks[0], [carried[0], given])
-        self._end(body, [*self._turn(body, carried, row), row])
+        self._end(body, [*self._iteration(body, carried, row), row])
         attributes: dict[str, object] = {"body": body.graph(), "num_scan_inputs": 1}
         for word, reverse in zip(("input", "output"), self.body.reverse, strict=True):
             if reverse:
                 attributes[f"scan_{word}_directions"] = [1]
-        return self._node("Scan", [*self._firsts(first), source], attributes, name)
+        return self._node("Scan", [*self._initial_states(first), source], attributes, name)
 
-    def _firsts(self, first: SSAValue) -> list[SSAValue]:
+    def _initial_states(self, first: SSAValue) -> list[SSAValue]:
         """The initial values of the loop state."""
         return [first] * (1 + self.body.delayed)
 
@@ -313,10 +315,12 @@ class _Bodies:
         """The loop state as arguments of the body."""
         return [
             body.add_input(f"{word}{self.label}", value.type)
-            for word, value in zip(("carried", "before"), self._firsts(first), strict=False)
+            for word, value in zip(("carried", "before"), self._initial_states(first), strict=False)
         ]
 
-    def _turn(self, body: GraphWriter, carried: list[SSAValue], value: SSAValue) -> list[SSAValue]:
+    def _iteration(
+        self, body: GraphWriter, carried: list[SSAValue], value: SSAValue
+    ) -> list[SSAValue]:
         """
         The updated state: state / 2 + mean(value), followed by the previous state if `delayed`.
         """

@@ -35,7 +35,7 @@ from popgraph.testing.templates.images import (
     pool,
     square_convolution,
 )
-from popgraph.testing.templates.movement import (
+from popgraph.testing.templates.movement_templates import (
     concat,
     gather,
     join,
@@ -178,7 +178,7 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> Draft:
     ]
     inputs = draw(st.lists(st.one_of(*shape_strategies), min_size=1, max_size=2))
     shapes = list(inputs)
-    nodes = grown(draw, shapes, draw(st.integers(1, max_nodes)), dtype)
+    nodes = random_nodes(draw, shapes, draw(st.integers(1, max_nodes)), dtype)
     outputs = draw(st.sets(st.integers(0, len(shapes) - 1), max_size=2))
     read = {operand for node in nodes for operand in node.operands if isinstance(operand, int)}
     unread = set(range(len(inputs), len(shapes))) - read
@@ -186,14 +186,14 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> Draft:
     return Network(tuple(inputs), tuple(nodes), dtype, tuple(sorted(outputs))), shapes
 
 
-def grown(draw: DrawFn, shapes: list[Shape], wanted: int, dtype: str) -> list[Node]:
+def random_nodes(draw: DrawFn, shapes: list[Shape], wanted: int, dtype: str) -> list[Node]:
     """Draws about `wanted` nodes on values of these shapes; appends the shapes of their results."""
     nodes = list[Node]()
     for _ in range(wanted):
         if len(nodes) >= wanted:
             break
         if nodes and draw(st.integers(0, 3)) == 0:
-            _append(nodes, shapes, twin(draw, nodes, shapes))
+            _append(nodes, shapes, repeated_node(draw, nodes, shapes))
             continue
         first = draw(st.just(len(shapes) - 1) | st.integers(0, len(shapes) - 1))
         chain = draw(chains(shapes[first]))
@@ -215,7 +215,7 @@ def _append(nodes: list[Node], shapes: list[Shape], step: Step | None) -> bool:
     return step is not None
 
 
-def twin(draw: DrawFn, nodes: list[Node], shapes: list[Shape]) -> Step:
+def repeated_node(draw: DrawFn, nodes: list[Node], shapes: list[Shape]) -> Step:
     """Repeats an earlier node: on another value, with swapped operands, or with another offset."""
     number = draw(st.just(len(nodes) - 1) | st.integers(0, len(nodes) - 1))
     node, first = nodes[number], nodes[number].operands[0]

@@ -348,11 +348,11 @@ class ScatterSpec:
         kind = KINDS[self.kind]
         body = Body(kind, [kind, i32])
         value, number = body.block.args
-        place = body.add(arith.IndexCastOp(number, IndexType()))
+        index = body.add(arith.IndexCastOp(number, IndexType()))
         limit = body.add(arith.ConstantOp(IntegerAttr(self.rows, IndexType())))
-        place = body.add(arith.RemSIOp(place, limit))
+        index = body.add(arith.RemSIOp(index, limit))
         outer, inner = body.add(tile.IndexOp(0)), body.add(tile.IndexOp(2))
-        region = body.end(outer, place, inner, value)
+        region = body.end(outer, index, inner, value)
         maps = [Operand(((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0),))]
 
         shape = (self.sizes[0], self.rows, self.sizes[2])

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from popgraph.builder.opset.arguments import admits, resolved
 from popgraph.support.errors import RunError
@@ -15,11 +15,12 @@ from popgraph.support.names import check_keywords
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def checked(*own: str) -> Callable[[_Function], _Function]:
+def check_types(*own: str) -> Callable[[_Function], _Function]:
     """
     Decorator: checks arguments against their annotations before the function runs.
 
-    Parameters in `own` are skipped; the function has better messages for them.
+    Parameters in `own` are skipped; the function has better messages for them. Keywords of
+    `**rest: Unpack[T]` must be keys of the TypedDict T.
     """
     return lambda function: _checked(function, own)
 
@@ -29,6 +30,8 @@ def _checked(function: _Function, own: Collection[str]) -> _Function:
 
     @wraps(function)
     def checking(*args: Any, **named: Any) -> Any:
+        if rest := _keys(signature, function.__globals__):
+            check_keywords(function, signature, named, rest)
         try:
             given = signature.bind(*args, **named).arguments
         except TypeError:
@@ -46,3 +49,12 @@ def _checked(function: _Function, own: Collection[str]) -> _Function:
         return function(*args, **named)
 
     return checking  # type: ignore[return-value]
+
+
+def _keys(signature: inspect.Signature, names: dict[str, Any]) -> tuple[str, ...]:
+    """The keys of the TypedDict of a parameter `**rest: Unpack[T]`."""
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            (keys,) = get_args(resolved(parameter.annotation, names))
+            return tuple(keys.__annotations__)
+    return ()

@@ -13,7 +13,7 @@ from popgraph.training.metrics import Metric
 
 
 @dataclass
-class Best:
+class BestEpoch:
     """The epoch with the best value of the monitored metric."""
 
     monitor: str
@@ -25,7 +25,7 @@ class Best:
     waited: int = 0
     weights: Mapping[str, Array] = field(default_factory=dict)
 
-    def see(self, row: Row, weights: Callable[[], Mapping[str, Array]]) -> bool:
+    def record(self, row: Row, weights: Callable[[], Mapping[str, Array]]) -> bool:
         """Records an epoch; True if patience has run out."""
         if self.monitor not in row:
             raise ModelError(
@@ -49,13 +49,13 @@ class Best:
         return value > self.value if self.larger else value < self.value
 
 
-def best_of(
+def best_epoch_of(
     monitor: str | None,
     patience: int | None,
     metrics: Sequence[Metric],
     validates: bool,
     loss: str,
-) -> Best | None:
+) -> BestEpoch | None:
     """
     The tracker of the monitored value, if any.
 
@@ -67,4 +67,4 @@ def best_of(
         raise ModelError("patience must be an integer of at least 1", "patience")
     chosen = monitor or (f"{VALIDATION}{loss}" if validates else loss)
     larger = {one.name: one.larger_is_better for one in metrics}
-    return Best(chosen, larger.get(chosen.removeprefix(VALIDATION), False), patience)
+    return BestEpoch(chosen, larger.get(chosen.removeprefix(VALIDATION), False), patience)

@@ -17,10 +17,10 @@ from popgraph.support.errors import RunError
 from popgraph.support.reading import Missing, Unreadable, reading
 from popgraph.support.safetensors import as_type, read_all, safetensors
 from popgraph.support.writing import remove_orphans_of, write_file
-from popgraph.training.best import Best
-from popgraph.training.diagnosis import not_finite
+from popgraph.training.best import BestEpoch
+from popgraph.training.diagnosis import non_finite
 from popgraph.training.history import History, Row
-from popgraph.training.programs import Steps
+from popgraph.training.programs import TrainingSteps
 from popgraph.training.progress import Progress
 from popgraph.training.samples import Batch
 from popgraph.training.totals import Totals
@@ -28,7 +28,7 @@ from popgraph.training.totals import Totals
 FORMAT = 1
 KEY = "popgraph.training"
 """Metadata key of the JSON that holds everything except arrays."""
-WHOLE = frozenset(["epoch", "step"])
+INTEGER_COLUMNS = frozenset(["epoch", "step"])
 """Columns of integers."""
 
 Facts = Mapping[str, str]
@@ -36,13 +36,13 @@ Facts = Mapping[str, str]
 
 
 @dataclass
-class Running:
+class TrainingState:
     """The state of training between two steps."""
 
-    steps: Steps
+    steps: TrainingSteps
     progress: Progress
     totals: Totals
-    best: Best | None
+    best: BestEpoch | None
     facts: Facts
     """Descriptions of the optimizer and the data."""
     weights: Callable[[], Mapping[str, Array]]
@@ -51,51 +51,51 @@ class Running:
     """The inputs of the last step."""
 
 
-def save(path: Path, running: Running) -> None:
+def save(path: Path, state: TrainingState) -> None:
     """Writes a checkpoint atomically."""
-    progress, totals, best = running.progress, running.totals, running.best
-    variables = running.steps.read()
-    _check_finite(variables, running)
+    progress, totals, best = state.progress, state.totals, state.best
+    variables = state.steps.read()
+    _check_finite(variables, state)
     arrays = {f"variable/{name}": array for name, array in variables.items()}
     arrays |= {f"count/{name}": array for name, array in totals.counts.items()}
     arrays |= {f"step/{name}": array for name, array in _columns(progress.history.steps).items()}
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "format": FORMAT,
-        "facts": dict(running.facts),
-        "step": running.steps.driver.steps,
+        "facts": dict(state.facts),
+        "step": state.steps.driver.steps,
         "epochs": progress.history.epochs,
         "samples": totals.samples,
         "sums": totals.sums,
         "best": None,
     }
     numbers = {name: value for name, value in asdict(progress).items() if name != "history"}
-    told["progress"] = numbers
+    metadata["progress"] = numbers
     if best is not None:
         arrays |= {f"best/{name}": array for name, array in best.weights.items()}
-        told["best"] = {"value": best.value, "epoch": best.epoch, "waited": best.waited}
-    write_file(path, safetensors(arrays, {KEY: json.dumps(told)}))
+        metadata["best"] = {"value": best.value, "epoch": best.epoch, "waited": best.waited}
+    write_file(path, safetensors(arrays, {KEY: json.dumps(metadata)}))
 
 
-def _check_finite(variables: Mapping[str, Array], running: Running) -> None:
+def _check_finite(variables: Mapping[str, Array], state: TrainingState) -> None:
     """Keeps the previous checkpoint if training could not continue from this one."""
-    for name in not_finite(variables):
+    for name in non_finite(variables):
         raise RunError(
-            f"{name!r} is not finite after step {running.steps.driver.steps}",
+            f"{name!r} is not finite after step {state.steps.driver.steps}",
             "training",
             "reduce the learning rate or check the data; the previous checkpoint is unaffected",
         )
 
 
-def load(path: Path, running: Running) -> None:
+def load(path: Path, state: TrainingState) -> None:
     """Restores training from a checkpoint; RunError if the checkpoint does not fit."""
     remove_orphans_of(path)
     try:
-        told, arrays = _read(path)
-        _check_facts(path, told["facts"], running.facts)
-        variables = _fitting(path, arrays.get("variable", {}), running.steps)
+        metadata, arrays = _read(path)
+        _check_facts(path, metadata["facts"], state.facts)
+        variables = _checked_variables(path, arrays.get("variable", {}), state.steps)
         with reading("it is damaged"):
-            _put(told, arrays, running)
-        running.steps.write(variables)
+            _restore(metadata, arrays, state)
+        state.steps.write(variables)
     except Unreadable as error:
         hint = "the first run has none" if isinstance(error, Missing) else "an earlier checkpoint"
         raise RunError(f"the checkpoint cannot be read: {error}", str(path), hint) from error
@@ -103,9 +103,9 @@ def load(path: Path, running: Running) -> None:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
     """The JSON part of a checkpoint, and its arrays by kind and name."""
-    kept, told = read_all(path)
+    kept, metadata = read_all(path)
     with reading("it is not a training checkpoint"):
-        found: dict[str, Any] = json.loads(told[KEY])
+        found: dict[str, Any] = json.loads(metadata[KEY])
         is_ours = isinstance(found["facts"], dict)
     if found.get("format") != FORMAT or not is_ours:
         raise Unreadable(f"it has format {found.get('format')}, and this version reads {FORMAT}")
@@ -116,18 +116,20 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
     return found, arrays
 
 
-def _put(told: dict[str, Any], arrays: dict[str, dict[str, Array]], running: Running) -> None:
-    steps, totals, progress = running.steps, running.totals, running.progress
-    steps.driver.steps = told["step"]
-    totals.samples, totals.sums = told["samples"], dict(told["sums"])
+def _restore(
+    metadata: dict[str, Any], arrays: dict[str, dict[str, Array]], state: TrainingState
+) -> None:
+    steps, totals, progress = state.steps, state.totals, state.progress
+    steps.driver.steps = metadata["step"]
+    totals.samples, totals.sums = metadata["samples"], dict(metadata["sums"])
     totals.counts = {name: np.array(array) for name, array in arrays.get("count", {}).items()}
-    for name, number in told["progress"].items():
+    for name, number in metadata["progress"].items():
         setattr(progress, name, number)
-    progress.history = History(told["epochs"], _rows(arrays.get("step", {})))
-    if running.best is not None and told["best"] is not None:
-        running.best.value = told["best"]["value"]
-        running.best.epoch, running.best.waited = told["best"]["epoch"], told["best"]["waited"]
-        running.best.weights = {
+    progress.history = History(metadata["epochs"], _rows(arrays.get("step", {})))
+    if state.best is not None and metadata["best"] is not None:
+        state.best.value = metadata["best"]["value"]
+        state.best.epoch, state.best.waited = metadata["best"]["epoch"], metadata["best"]["waited"]
+        state.best.weights = {
             name: typed
             for name, array in arrays.get("best", {}).items()
             if (typed := _typed(array, steps.executable.variables[name])) is not None
@@ -144,7 +146,9 @@ def _check_facts(path: Path, then: Facts, now: Facts) -> None:
             )
 
 
-def _fitting(path: Path, found: Mapping[str, Array], steps: Steps) -> dict[str, Array]:
+def _checked_variables(
+    path: Path, found: Mapping[str, Array], steps: TrainingSteps
+) -> dict[str, Array]:
     """Converts the variables to the program's types; RunError if they are of another model."""
     wanted = steps.executable.variables
     fitting = {
@@ -152,10 +156,10 @@ def _fitting(path: Path, found: Mapping[str, Array], steps: Steps) -> dict[str, 
         for name, signature in wanted.items()
         if name in found and (typed := _typed(found[name], signature)) is not None
     }
-    strange = sorted(wanted.keys() - fitting.keys()) + sorted(found.keys() - wanted.keys())
-    if strange:
+    unexpected = sorted(wanted.keys() - fitting.keys()) + sorted(found.keys() - wanted.keys())
+    if unexpected:
         raise RunError(
-            f"the checkpoint is of another model or optimizer: {strange[0]!r} differs",
+            f"the checkpoint is of another model or optimizer: {unexpected[0]!r} differs",
             str(path),
             "use the original model and optimizer",
         )
@@ -177,7 +181,7 @@ def _rows(columns: Mapping[str, Array]) -> list[Row]:
     names = [name for name in ("step", "epoch") if name in columns]
     names += [name for name in columns if name not in names]
     values = [
-        [int(one) for one in columns[name]] if name in WHOLE else columns[name].tolist()
+        [int(one) for one in columns[name]] if name in INTEGER_COLUMNS else columns[name].tolist()
         for name in names
     ]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
@@ -188,7 +192,7 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 @dataclass
-class Keeper:
+class CheckpointWriter:
     """Writes checkpoints when they are due: after some steps or seconds, or after each epoch."""
 
     path: Path
@@ -197,7 +201,7 @@ class Keeper:
     _last: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, path: str | Path, every: int | str | None) -> Keeper:
+    def of(cls, path: str | Path, every: int | str | None) -> CheckpointWriter:
         match every:
             case None:
                 return cls(Path(path))
@@ -222,6 +226,6 @@ class Keeper:
         """Whether a checkpoint is due after each epoch."""
         return self.steps is None and self.seconds is None
 
-    def keep(self, running: Running) -> None:
-        save(self.path, running)
+    def write(self, state: TrainingState) -> None:
+        save(self.path, state)
         self._last = time.monotonic()

@@ -16,8 +16,8 @@ from popgraph.passes.options import GRADIENT
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.tables import table
-from popgraph.training.diagnosis import first_of, not_finite
-from popgraph.training.programs import Build
+from popgraph.training.diagnosis import describe_first, non_finite
+from popgraph.training.programs import BuildSettings
 from popgraph.training.samples import Batch
 from popgraph.training.sized_outputs import sized_by_data
 from popgraph.training.task import Task
@@ -66,8 +66,8 @@ class Check:
             )
             for one in self.layers
         ]
-        said = [f"loss {self.loss:.5f}", *(f"problem: {one}" for one in self.problems)]
-        return "\n".join([table([heading, *rows]), "", *said])
+        lines = [f"loss {self.loss:.5f}", *(f"problem: {one}" for one in self.problems)]
+        return "\n".join([table([heading, *rows]), "", *lines])
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Checker:
     """Runs single training steps that also return gradients."""
 
     task: Task
-    build: Build
+    build: BuildSettings
 
     @cached_property
     def _likelihoods(self) -> dict[str, bool]:
@@ -99,18 +99,20 @@ class Checker:
         outputs = program.run({name: inputs[name] for name in program.inputs})
         scale = self._loss_scale(program)
         layers = tuple(
-            Layer(name, gradient.shape, _size(variables[name]), _size(gradient) / scale)
+            Layer(name, gradient.shape, _rms(variables[name]), _rms(gradient) / scale)
             for name in self.task.selection.trained
             if name in variables and (gradient := outputs.get(GRADIENT + name)) is not None
         )
         loss = float(outputs[self.task.loss].astype(np.float64).mean())
-        problems = [f"input {first_of(name, inputs[name])}" for name in not_finite(inputs)]
-        problems += [f"weight {first_of(name, variables[name])}" for name in not_finite(variables)]
+        problems = [f"input {describe_first(name, inputs[name])}" for name in non_finite(inputs)]
+        problems += [
+            f"weight {describe_first(name, variables[name])}" for name in non_finite(variables)
+        ]
         for name, is_log in self._likelihoods.items():
-            problems += no_probabilities(name, outputs[name], is_log)
+            problems += likelihood_problems(name, outputs[name], is_log)
         if not isfinite(loss):
             problems.append(f"the loss is {loss}")
-        return Check(loss, layers, (*problems, *_of_gradients(layers)))
+        return Check(loss, layers, (*problems, *_gradient_problems(layers)))
 
     def _loss_scale(self, program: Executable) -> float:
         """The factor by which the program's gradients are scaled."""
@@ -121,7 +123,7 @@ class Checker:
         return float(program.read(name)) if scaled else rule.loss_scaling.value
 
 
-def _of_gradients(layers: tuple[Layer, ...]) -> Iterator[str]:
+def _gradient_problems(layers: tuple[Layer, ...]) -> Iterator[str]:
     zero = [one.name for one in layers if not one.gradient]
     if zero and len(zero) == len(layers):
         yield "the gradients of all weights are zero: nothing is learned"
@@ -153,13 +155,13 @@ def _first_input(node: OnnxOp) -> str:
     return value_name(value)
 
 
-def no_probabilities(name: str, found: Array, is_log: bool) -> list[str]:
+def likelihood_problems(name: str, found: Array, is_log: bool) -> list[str]:
     """Problems of class likelihoods. The class axis is the last one or axis 1."""
     wide = found.astype(np.float64)
     likely = np.exp(wide) if is_log else wide
     axes = {found.ndim - 1, min(1, found.ndim - 1)}
     sums = [likely.sum(axis) for axis in sorted(axes)]
-    if likely.size and likely.min() >= 0 and min(_off(one) for one in sums) <= NEARLY_ONE:
+    if likely.size and likely.min() >= 0 and min(_deviation(one) for one in sums) <= NEARLY_ONE:
         return []
     what = "logarithms of probabilities" if is_log else "probabilities"
     return [
@@ -168,9 +170,9 @@ def no_probabilities(name: str, found: Array, is_log: bool) -> list[str]:
     ]
 
 
-def _off(sums: Array) -> float:
+def _deviation(sums: Array) -> float:
     return float(np.abs(sums - 1).max())
 
 
-def _size(array: Array) -> float:
+def _rms(array: Array) -> float:
     return float(np.sqrt(np.mean(np.square(array.astype(np.float64))))) if array.size else 0.0

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from popgraph.support.charts.text import text
-from popgraph.support.pace import Pace
+from popgraph.support.pace import RateLimit
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.history import Row
 
@@ -20,7 +20,7 @@ class Curves(Callback):
 
     def __init__(self) -> None:
         self._picture: Any = None
-        self._pace = Pace(EVERY)
+        self._pace = RateLimit(EVERY)
 
     def on_start(self, trainer: Trained) -> None:
         if _is_notebook():
@@ -29,7 +29,7 @@ class Curves(Callback):
 
     def on_step(self, trainer: Trained, row: Row) -> None:
         if self._picture is not None and self._pace.is_due():
-            with self._pace.kept():
+            with self._pace.measured():
                 self._picture.update(trainer.history)
 
     def on_end(self, trainer: Trained) -> None:

@@ -17,7 +17,7 @@ from popgraph.training.task import Task
 from popgraph.training.update_rule import Rates, with_rate
 
 
-class Driver:
+class ScheduledDriver:
     """
     Runs training steps: writes scheduled scalars, runs the program, counts steps.
 
@@ -34,7 +34,7 @@ class Driver:
         self._scalars, self._schedule = scalars, schedule
 
     @classmethod
-    def of(cls, task: Task, executable: Executable) -> Driver:
+    def of(cls, task: Task, executable: Executable) -> ScheduledDriver:
         """Creates the driver of a task's program."""
         assert task.rule is not None, "a program that trains has an update rule"
         variables = {name: dtype for name, (dtype, _) in executable.variables.items()}
@@ -52,7 +52,18 @@ class Driver:
         at = max(self.steps - 1, 0)
         return rate if self._schedule is None else rate * self._schedule.factor(at)
 
-    def send(self, executable: Executable, rule: OptimizerSpec) -> None:
+    def set_rate(self, executable: Executable, rate: float) -> None:
+        """Sets the learning rate of the following steps of a program without a schedule."""
+        scalar = replace(self.rule.learning_rate, value=rate)
+        self.rule = replace(self.rule, learning_rate=scalar)
+        self.write_scalars(executable, self.rule)
+
+    @property
+    def is_adjustable(self) -> bool:
+        """Whether the program reads its learning rate from the host."""
+        return not self.rule.learning_rate.constant
+
+    def write_scalars(self, executable: Executable, rule: OptimizerSpec) -> None:
         """Writes the scalars of an update rule into the program."""
         for name, value in self._scalars.of(rule).items():
             executable.write(name, value)
@@ -60,7 +71,7 @@ class Driver:
     def begin(self, executable: Executable) -> None:
         """Begins a step: writes the scheduled learning rate."""
         if self._schedule is not None:
-            self.send(executable, with_rate(self.rule, self._schedule.factor(self.steps)))
+            self.write_scalars(executable, with_rate(self.rule, self._schedule.factor(self.steps)))
         self.steps += 1
 
     def end(self, executable: Executable) -> None:
@@ -71,7 +82,7 @@ class Driver:
         value = next_scale(scale.value, good, self._scalars.loss)
         if value != scale.value:
             self.rule = replace(self.rule, loss_scaling=replace(scale, value=value))
-            self.send(executable, self.rule)
+            self.write_scalars(executable, self.rule)
 
     @property
     def loss_scale(self) -> float | None:
@@ -85,7 +96,12 @@ class Driver:
             scale = replace(self.rule.loss_scaling, value=value)
             self.rule = replace(self.rule, loss_scaling=scale)
 
-    def weigh(self, executable: Executable, factor: float) -> None:
+    def continue_from(self, driver: ScheduledDriver, executable: Executable) -> None:
+        """Takes over the step count of another driver; the learning rate is this rule's."""
+        self.steps = driver.steps
+        self.write_scalars(executable, self.rule)
+
+    def scale_gradients(self, executable: Executable, factor: float) -> None:
         """Scales the gradients of the next runs, if the host may write the loss scale."""
         loss = self._scalars.loss
         name = loss_scale_variable(loss)
@@ -97,13 +113,13 @@ class Driver:
         """Runs the program once and returns its outputs; `period` runs make an update."""
         if self._schedule is not None:
             updates = self.steps // self._scalars.compiled.period
-            self.send(executable, with_rate(self.rule, self._schedule.factor(updates)))
+            self.write_scalars(executable, with_rate(self.rule, self._schedule.factor(updates)))
         self.steps += 1
         return executable.run(inputs)
 
-    def run_in_row(
+    def run_stacked(
         self, executable: Executable, inputs: Mapping[str, Array], count: int
     ) -> dict[str, Array]:
         """Runs a program without a schedule `count` times in one call."""
         self.steps += count
-        return executable.run_in_row(inputs, count)
+        return executable.run_stacked(inputs, count)

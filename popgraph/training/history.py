@@ -46,6 +46,16 @@ class History:
             raise KeyError(f"no epoch has {name!r}; there are {known or 'none'}")
         return [row[name] for row in self.epochs if name in row]
 
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """The measurements of the epochs by name, as in Keras; `history.history["val_loss"]`."""
+        return {name: self[name] for name in columns(self.epochs) if name not in NOT_DRAWN}
+
+    @property
+    def epoch(self) -> list[int]:
+        """The epochs, counted from 0, as in Keras."""
+        return [int(row["epoch"]) - 1 for row in self.epochs]
+
     def to_dict(self) -> dict[str, list[Row]]:
         """The history as plain lists and dicts, for JSON."""
         return {"epochs": [*map(dict, self.epochs)], "steps": [*map(dict, self.steps)]}
@@ -64,7 +74,7 @@ class History:
     def charts(self) -> list[Chart]:
         """One chart per measurement, with curves for steps, epochs and held-out data."""
         rows = self.epochs + self.steps[-1:]
-        names = (name.removeprefix(VALIDATION) for row in rows for name in measured(row))
+        names = (name.removeprefix(VALIDATION) for row in rows for name in measurement_names(row))
         found = [Chart(name, tuple(self._curves(name))) for name in dict.fromkeys(names)]
         return [chart for chart in found if chart.title != RATE or _moves(chart)]
 
@@ -91,7 +101,9 @@ class History:
     def rows(self) -> list[tuple[str, ...]]:
         """The column names, then one row per epoch."""
         names = columns(self.epochs)
-        rows = [tuple(told(name, row.get(name)) for name in names) for row in self.epochs]
+        rows = [
+            tuple(format_measurement(name, row.get(name)) for name in names) for row in self.epochs
+        ]
         return [tuple(names), *rows]
 
 
@@ -105,7 +117,7 @@ def _html_row(kind: str, cells: Sequence[str]) -> str:
     return f"<tr>{inside}</tr>"
 
 
-def measured(row: Row) -> list[str]:
+def measurement_names(row: Row) -> list[str]:
     """Names of the measurements of a step or epoch, the loss first."""
     return [name for name in row if name not in NOT_DRAWN]
 
@@ -123,7 +135,7 @@ def csv_of(rows: Sequence[Mapping[str, float]]) -> str:
     return file.getvalue()
 
 
-def told(name: str, value: float | None) -> str:
+def format_measurement(name: str, value: float | None) -> str:
     """Formats a measurement for display."""
     if value is None:
         return ""

@@ -13,11 +13,11 @@ from popgraph.dialects.onnx.types import UNKNOWN
 
 RUNNING = (3, 4, 3, 4)
 """BatchNormalization: the input that replaces each output after the first."""
-SAYS_ITSELF = 14
+TRAINING_MODE_ATTRIBUTE = 14
 """The opset from which BatchNormalization has the attribute `training_mode`."""
-TOLD = 12
+TRAINING_MODE_INPUT = 12
 """The opset from which Dropout has the input `training_mode`."""
-TESTED = 7
+WITHOUT_IS_TEST = 7
 """The opset from which neither operator has the attribute `is_test`."""
 
 
@@ -28,15 +28,15 @@ def to_inference(module: ModuleOp) -> None:
             if op.op_type == "BatchNormalization":
                 _use_running_statistics(op)
             elif op.op_type == "Dropout":
-                _drop_nothing(op)
+                _disable_dropout(op)
 
 
 def _use_running_statistics(op: SchemaOp) -> None:
     """Keeps only the first output; readers of the others get the running statistics."""
     attributes = dict(op.onnx_attributes())
-    if op.since_version < TESTED:
+    if op.since_version < WITHOUT_IS_TEST:
         attributes["is_test"] = IntegerAttr(1, i64)
-    if op.since_version >= SAYS_ITSELF:
+    if op.since_version >= TRAINING_MODE_ATTRIBUTE:
         attributes["training_mode"] = IntegerAttr(0, i64)
     inputs = op.input_values()
     pairs = zip(op.output_names[1:], op.output_values()[1:], RUNNING, strict=False)
@@ -49,19 +49,19 @@ def _use_running_statistics(op: SchemaOp) -> None:
 
 def _copy(op: SchemaOp, source: SSAValue, name: str, value: SSAValue) -> None:
     """Inserts `Identity` of a value, under the name of an output that nothing computes any more."""
-    version = 1 if op.since_version < SAYS_ITSELF else SAYS_ITSELF
+    version = 1 if op.since_version < TRAINING_MODE_ATTRIBUTE else TRAINING_MODE_ATTRIBUTE
     made = op_class("Identity", version).make([source], {}, {}, [name], [source.type], {})
     block = op.parent
-    assert block is not None, "a node stands in a graph"
+    assert block is not None, "a node is in a graph"
     block.insert_op_before(made, op)
     value.replace_all_uses_with(made.results[0])
 
 
-def _drop_nothing(op: SchemaOp) -> None:
+def _disable_dropout(op: SchemaOp) -> None:
     attributes, inputs = dict(op.onnx_attributes()), op.input_values()
-    if op.since_version < TESTED:
+    if op.since_version < WITHOUT_IS_TEST:
         attributes["is_test"] = IntegerAttr(1, i64)
-    if op.since_version >= TOLD:
+    if op.since_version >= TRAINING_MODE_INPUT:
         inputs = inputs[:2]
     _replace(op, inputs, attributes, op.output_names)
 
@@ -79,7 +79,7 @@ def _replace(
     made = type(op).make(inputs, attributes, {}, names, types, extra)
     made.location = op.location
     block = op.parent
-    assert block is not None, "a node stands in a graph"
+    assert block is not None, "a node is in a graph"
     block.insert_op_before(made, op)
     for old, new in zip(values, made.output_values(), strict=False):
         if old is not None and new is not None:

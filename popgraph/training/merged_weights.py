@@ -44,11 +44,11 @@ def separate_weights(module: ModuleOp, store: WeightStore) -> None:
         return
     graph = model_of(module).graph
     for op in list(graph.nodes):
-        _take_copy(op)
+        _split_identity(op)
     names = {value for op in graph.block.ops for value in _names(op)} | {*graph.input_names}
     for initializer in list(graph.initializers):
         if is_float(initializer):
-            _share_out(initializer, names, store)
+            _split_by_module(initializer, names, store)
 
 
 def _names(op: Operation) -> Iterable[str]:
@@ -57,7 +57,7 @@ def _names(op: Operation) -> Iterable[str]:
     return op.output_names if isinstance(op, OnnxOp) else ()
 
 
-def _take_copy(op: OnnxOp) -> None:
+def _split_identity(op: OnnxOp) -> None:
     """`v = Identity(w)`  ->  `v = Initializer w`, if w is a weight and v is not an output."""
     if (op.domain, op.op_type) != ("", "Identity"):
         return
@@ -65,18 +65,18 @@ def _take_copy(op: OnnxOp) -> None:
     is_output = any(isinstance(use.operation, Yield) for use in result.uses)
     if isinstance(source, Initializer) and is_float(source) and not is_output:
         made = Initializer(op.output_names[0], source.value)
-        _put_before(made, op)
+        _insert_before(made, op)
         result.replace_all_uses_with(made.result)
         op.detach()
         op.erase()
 
 
-def _put_before(made: Initializer, op: Operation) -> None:
+def _insert_before(made: Initializer, op: Operation) -> None:
     insert_made_for(op, made)
     made.result.name_hint = op.results[0].name_hint
 
 
-def _share_out(initializer: Initializer, names: set[str], store: WeightStore) -> None:
+def _split_by_module(initializer: Initializer, names: set[str], store: WeightStore) -> None:
     """Gives each module that reads a constant-valued initializer a copy of its own."""
     readers = list(dict.fromkeys(use.operation for use in initializer.result.uses))
     if len(readers) < 2 or not all(_scales_or_shifts(reader) for reader in readers):
@@ -87,7 +87,9 @@ def _share_out(initializer: Initializer, names: set[str], store: WeightStore) ->
     modules = {_module(reader, store): None for reader in readers}
     copies = dict.fromkeys(modules, initializer.result)
     for module in list(modules)[1:]:
-        made = Initializer(_fresh(initializer.value_name.text, names), from_value(value, store))
+        made = Initializer(
+            _unused_name(initializer.value_name.text, names), from_value(value, store)
+        )
         insert_after(initializer, made)
         copies[module] = made.result
     for reader in readers:
@@ -96,7 +98,7 @@ def _share_out(initializer: Initializer, names: set[str], store: WeightStore) ->
 
 def insert_after(initializer: Initializer, made: Initializer) -> None:
     block = initializer.parent
-    assert block is not None, "an initializer stands in a graph"
+    assert block is not None, "an initializer is in a graph"
     block.insert_op_after(made, initializer)
     made.result.name_hint = initializer.result.name_hint
 
@@ -115,13 +117,13 @@ def _module(reader: Operation, store: WeightStore) -> frozenset[SSAValue] | Oper
     """
     found = {
         value
-        for value in _weights_near(reader)
-        if isinstance(value.owner, Initializer) and _says_more(value.owner, store)
+        for value in _operands_and_factors(reader)
+        if isinstance(value.owner, Initializer) and _has_distinct_elements(value.owner, store)
     }
     return frozenset(found) or reader
 
 
-def _weights_near(reader: Operation) -> Iterator[SSAValue]:
+def _operands_and_factors(reader: Operation) -> Iterator[SSAValue]:
     """The operands of a reader, and of a MatMul whose result it adds to."""
     for value in reader.operands:
         yield value
@@ -129,12 +131,12 @@ def _weights_near(reader: Operation) -> Iterator[SSAValue]:
             yield from value.owner.operands
 
 
-def _says_more(initializer: Initializer, store: WeightStore) -> bool:
+def _has_distinct_elements(initializer: Initializer, store: WeightStore) -> bool:
     value = initializer.array(store)
     return bool((value != value.flat[0]).any()) if value.size else False
 
 
-def _fresh(name: str, names: set[str]) -> str:
+def _unused_name(name: str, names: set[str]) -> str:
     number = 2
     while f"{name}.{number}" in names:
         number += 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
-from popgraph.support.names import Names, plain
+from popgraph.support.names import Names, normalized
 
 
 class Metric(Protocol):
@@ -199,7 +199,7 @@ def _by_name(name: str) -> Metric:
     known = METRIC_NAMES.find(name)
     if known is not None:
         return NAMED[known]
-    start, count = plain(name)[:3], plain(name)[3:]
+    start, count = normalized(name)[:3], normalized(name)[3:]
     if start == "top" and count.isdecimal() and int(count):
         return TopK(int(count))
     what, hint = METRIC_NAMES.unknown(name)

@@ -30,7 +30,9 @@ def fixed_batch(module: ModuleOp, values: Mapping[str, Array]) -> int | None:
     return first if isinstance(first, int) else None
 
 
-def opened(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) -> ModuleOp | None:
+def open_batch(
+    module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]
+) -> ModuleOp | None:
     """
     Copies a model with an open batch dimension; None if the model depends on its fixed size.
 
@@ -40,22 +42,22 @@ def opened(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) 
     if size is None:
         return None
     made = module.clone()
-    _open(made, weights, values)
+    _open_in_place(made, weights, values)
     try:
-        fits = all(_grows(made, weights, number, values) for number in (size, size + 1))
+        fits = all(_has_batch(made, weights, number, values) for number in (size, size + 1))
     except PopgraphError:
         return None
     return made if fits else None
 
 
-def _open(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) -> None:
+def _open_in_place(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) -> None:
     """Names the first dimension of inputs, erases all other shapes and infers them again."""
     graph = model_of(module).graph
-    name = _fresh(graph)
+    name = _unused_name(graph)
     for argument, input_name in zip(graph.block.args, graph.input_names, strict=True):
         if input_name not in values:
             _, *rest = dims(argument.type) or (None,)
-            set_type(argument, _of_shape(argument.type, [name, *rest]))
+            set_type(argument, _with_shape(argument.type, [name, *rest]))
     for op in graph.block.ops:
         if not op.operands and not op.regions:
             continue  # initializers and constants
@@ -72,11 +74,11 @@ def _open(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) -
     infer_shapes(module, weights)
 
 
-def _of_shape(type_: Attribute, shape: list[Dim]) -> Attribute:
+def _with_shape(type_: Attribute, shape: list[Dim]) -> Attribute:
     return tensor_type(type_.element_type, shape)  # type: ignore[attr-defined]
 
 
-def _fresh(graph: Graph) -> str:
+def _unused_name(graph: Graph) -> str:
     used = {one for argument in graph.block.args for one in dims(argument.type) or ()}
     return next(name for name in _names() if name not in used)
 
@@ -89,11 +91,13 @@ def _names() -> Iterator[str]:
         yield f"{NAME}{number}"
 
 
-def _grows(module: ModuleOp, weights: WeightStore, size: int, values: Mapping[str, Array]) -> bool:
+def _has_batch(
+    module: ModuleOp, weights: WeightStore, size: int, values: Mapping[str, Array]
+) -> bool:
     """Whether all outputs have `size` as their first dimension for a batch of that size."""
     trial = module.clone()
     types = {name: one for name, one in input_types(trial).items() if name not in values}
-    shapes = {name: _of_shape(one, [size, *(dims(one) or ())[1:]]) for name, one in types.items()}
+    shapes = {name: _with_shape(one, [size, *(dims(one) or ())[1:]]) for name, one in types.items()}
     fixed = {name: input_types(trial)[name] for name in values}
     specialise(trial, {**shapes, **fixed}, WeightStore(weights), values)
     verify(trial)

@@ -29,19 +29,19 @@ from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
-from popgraph.support.given import check_names, fitted
+from popgraph.support.inputs import check_names, fitted
 from popgraph.support.shapes import Shape
-from popgraph.training.driver import Driver
+from popgraph.training.driver import ScheduledDriver
 from popgraph.training.inference_form import to_inference
-from popgraph.training.reductions import SUM, reduction_of
+from popgraph.training.loss_reduction import SUM, reduction_of
 from popgraph.training.roles import is_float
 from popgraph.training.samples import Batch, count_rows
-from popgraph.training.sized_outputs import may_be_steps
+from popgraph.training.sized_outputs import may_need_several_programs
 from popgraph.training.task import Task
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildSettings:
     """Compilation settings of the programs."""
 
     backend: str = DEFAULT
@@ -65,11 +65,13 @@ class Build:
             dropout=self.dropout,
             recompute=self.recompute,
         )
-        request = self.of(task.module, Compilation(task.weights), options)
+        request = self.request_of_module(task.module, Compilation(task.weights), options)
         fixed = {name: array.shape for name, array in self.values.items()}
-        return request.specialised(Call({**(shapes or {}), **fixed}, self.values))
+        return request.specialise(Call({**(shapes or {}), **fixed}, self.values))
 
-    def of(self, module: ModuleOp, compilation: Compilation, options: Options) -> BuildRequest:
+    def request_of_module(
+        self, module: ModuleOp, compilation: Compilation, options: Options
+    ) -> BuildRequest:
         """The build request of a module."""
         return BuildRequest(
             module, compilation, options, self.backend, self.threads, backlog=self.backlog
@@ -89,7 +91,7 @@ class Inputs:
         self.converted: dict[str, tuple[object, DType]] = {}
         """Inputs whose data have another element type than the model's."""
 
-    def of(self, batch: Batch, *, only: bool = False) -> Batch:
+    def convert(self, batch: Batch, *, only: bool = False) -> Batch:
         """The inputs, converted; with `only`, a batch may hold other arrays as well."""
         given = {name: batch[name] for name in self.dtypes if name in batch} if only else batch
         check_names(given, self.dtypes, "the data")
@@ -99,22 +101,22 @@ class Inputs:
         return {name: fitted(name, given[name], dtype) for name, dtype in self.dtypes.items()}
 
 
-def sums_of(task: Task) -> frozenset[str]:
+def summed_outputs(task: Task) -> frozenset[str]:
     """The names among the loss and its terms that are sums over samples."""
     return frozenset(name for name in (task.loss, *task.terms) if reduction_of(task, name) == SUM)
 
 
-def whole(
+def combine_outputs(
     parts: Sequence[MicroBatch], outputs: Sequence[Mapping[str, Array]], sums: Collection[str]
 ) -> dict[str, Array]:
     """Combines the outputs of micro-batches into outputs of the batch."""
     return {
-        name: _joined(parts, [one[name] for one in outputs], is_sum=name in sums)
+        name: _combine(parts, [one[name] for one in outputs], is_sum=name in sums)
         for name in outputs[0]
     }
 
 
-def _joined(parts: Sequence[MicroBatch], values: Sequence[Array], *, is_sum: bool) -> Array:
+def _combine(parts: Sequence[MicroBatch], values: Sequence[Array], *, is_sum: bool) -> Array:
     """Concatenates rows of samples; sums or averages scalars."""
     if all(one.ndim and len(one) == part.rows for one, part in zip(values, parts, strict=True)):
         return np.concatenate(values)
@@ -123,23 +125,23 @@ def _joined(parts: Sequence[MicroBatch], values: Sequence[Array], *, is_sum: boo
     return np.asarray(sum(wide), values[0].dtype)
 
 
-class Steps:
+class TrainingSteps:
     """Training steps: one program per batch shape, all with the same variables."""
 
-    def __init__(self, task: Task, build: Build, first: Batch, plan: StepPlan) -> None:
+    def __init__(self, task: Task, build: BuildSettings, first: Batch, plan: StepPlan) -> None:
         """`first` is a micro-batch of the plan."""
         self.inputs, self.plan = Inputs(task.module, build.values), plan
-        given = self.inputs.of(first)  # What does not fit is said before anything is compiled.
+        given = self.inputs.convert(first)  # Rejects unfit data before compiling.
         self.rows = count_rows(first)
         """Rows of a micro-batch of a complete batch."""
-        self._sums = sums_of(task)
+        self._sums = summed_outputs(task)
         self._is_mean = task.training.optimizer.mean
         request = build.request(task)
         if self.plan.is_split:
             request = AccumulatingRequest.of(request, self.plan.replicas, self.plan.stages)
         self._runner = request.runner()
         self.executable = self._program(given)
-        self.driver = Driver.of(task, self.executable)
+        self.driver = ScheduledDriver.of(task, self.executable)
 
     @property
     def programs(self) -> list[ProgramRange]:
@@ -150,13 +152,13 @@ class Steps:
         return self._runner.program(inputs)
 
     def split(self, batch: Batch) -> list[MicroBatch]:
-        return list(self.plan.split(self.inputs.of(batch), self.rows))
+        return list(self.plan.split(self.inputs.convert(batch), self.rows))
 
     def run(self, batch: Batch) -> dict[str, Array]:
         """Runs one step; returns the outputs of the whole batch."""
         if self.plan.is_split:
             return self._accumulate(self.split(batch))
-        inputs = self.inputs.of(batch)
+        inputs = self.inputs.convert(batch)
         self.executable = self._program(inputs)
         taken = {name: inputs[name] for name in self.executable.inputs}
         outputs = self.driver.step(self.executable, taken)
@@ -182,14 +184,20 @@ class Steps:
             self.executable = self._program(inputs[0])
             if self._is_mean and rows / samples * period != weight:
                 weight = rows / samples * period
-                self.driver.weigh(self.executable, weight)
+                self.driver.scale_gradients(self.executable, weight)
             names = self.executable.inputs
             taken = [{name: one[name] for name in names} for one in inputs]
             found += run_all(self.executable, taken)
         if weight != 1.0:
-            self.driver.weigh(self.executable, 1.0)
+            self.driver.scale_gradients(self.executable, 1.0)
         self.driver.end(self.executable)
-        return whole(parts, found, self._sums)
+        return combine_outputs(parts, found, self._sums)
+
+    def continue_from(self, steps: TrainingSteps) -> None:
+        """Takes over the variables and the step count of another program of the same model."""
+        known = self.executable.variables
+        self.write({name: value for name, value in steps.read().items() if name in known})
+        self.driver.continue_from(steps.driver, self.executable)
 
     def read(self) -> dict[str, Array]:
         """All variables that steps change: weights, optimizer state, random state."""
@@ -215,7 +223,7 @@ class Inference:
         self,
         module: ModuleOp,
         weights: WeightStore,
-        build: Build,
+        build: BuildSettings,
         plan: StepPlan | None = None,
         sums: Collection[str] = (),
     ) -> None:
@@ -224,20 +232,20 @@ class Inference:
         module = module.clone()
         to_inference(module)
         self.inputs = Inputs(module, build.values)
-        self._fed = _feed_weights(module, weights) if may_be_steps(module) else {}
+        self._fed = _feed_weights(module, weights) if may_need_several_programs(module) else {}
         self._runner = _runner(module, weights, build)
         self._weights: Mapping[str, Array] = {}
 
-    def take(self, weights: Mapping[str, Array]) -> None:
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Sets the weights for the following batches."""
         self._weights = weights
 
     def run(self, batch: Batch) -> dict[str, Array]:
-        inputs = self.inputs.of(batch, only=True)
+        inputs = self.inputs.convert(batch, only=True)
         if not self.plan.is_split:
             return self._run(inputs)
         parts = list(self.plan.split(inputs, self.rows))
-        return whole(parts, [self._run(part.inputs) for part in parts], self._sums)
+        return combine_outputs(parts, [self._run(part.inputs) for part in parts], self._sums)
 
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         fed = {name: self._weights.get(name, value) for name, value in self._fed.items()}
@@ -260,11 +268,11 @@ def _feed_weights(module: ModuleOp, store: WeightStore) -> dict[str, Array]:
     return weights
 
 
-def _runner(module: ModuleOp, weights: WeightStore, build: Build) -> Runner:
+def _runner(module: ModuleOp, weights: WeightStore, build: BuildSettings) -> Runner:
     # Programs with variables are not split at host steps.
-    options = Options(variables=not may_be_steps(module), indices=build.indices)
-    request = build.of(module, Compilation(WeightStore(weights)), options)
+    options = Options(variables=not may_need_several_programs(module), indices=build.indices)
+    request = build.request_of_module(module, Compilation(WeightStore(weights)), options)
     if build.values:
         shapes = {name: value.shape for name, value in build.values.items()}
-        request = request.specialised(Call(shapes, build.values))
+        request = request.specialise(Call(shapes, build.values))
     return request.runner()

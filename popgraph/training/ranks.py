@@ -10,15 +10,15 @@ import numpy as np
 
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.engine.plan import StepPlan
-from popgraph.engine.replicas import seed_apart
+from popgraph.engine.replicas import derive_seed
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
-from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
+from popgraph.support.ranks.communicator import ALL_REDUCE, Communicator, Exchange, SingleRank
 from popgraph.support.ranks.world import world
 from popgraph.support.warnings import DoubtfulTrainingWarning
 from popgraph.training.history import Row
-from popgraph.training.programs import Steps
-from popgraph.training.reductions import SUM, reduction_of
+from popgraph.training.loss_reduction import SUM, reduction_of
+from popgraph.training.programs import TrainingSteps
 from popgraph.training.samples import Batch, Order, Source
 from popgraph.training.task import Task
 from popgraph.training.totals import Totals
@@ -31,7 +31,7 @@ class Ranks:
     communicator: Communicator
 
     @classmethod
-    def here(cls) -> Ranks:
+    def current(cls) -> Ranks:
         """The ranks of this job."""
         return cls(world())
 
@@ -55,7 +55,7 @@ class Ranks:
     def task(self, task: Task, plan: StepPlan, *, even: bool) -> Task:
         """The task of a rank, which computes its share of the gradients; see `StepPlan.rule`."""
         assert task.rule is not None, "a program that trains has an update rule"
-        parts = plan.updated_by
+        parts = plan.micro_batches_per_update
         if parts == 1:
             return task
         reduction = reduction_of(task, task.loss)
@@ -98,15 +98,15 @@ class Ranks:
         """All-reduces numbers to their mean over the ranks, and flags to their maximum."""
         if not self.are_several:
             return numbers, list(flags)
-        told = np.array([*numbers.values()], np.float64)
+        own = np.array([*numbers.values()], np.float64)
         whole = Exchange(ALL_REDUCE, 1, self.size)
-        means = self.communicator.exchange(whole, told) / self.size if told.size else told
+        means = self.communicator.exchange(whole, own) / self.size if own.size else own
         largest = self.communicator.exchange(
             replace(whole, combine="Max"), np.array(flags, np.float64)
         )
         return dict(zip(numbers, means.tolist(), strict=True)), largest.tolist()
 
-    def told(self, text: str) -> str:
+    def first_text(self, text: str) -> str:
         """The first nonempty text of any rank, on all ranks."""
         return next(filter(None, self.communicator.gather(text)), "")
 
@@ -119,21 +119,21 @@ class Ranks:
             whole.take(*one)
         return whole
 
-    def statistics_agreed(self, steps: Steps, task: Task) -> None:
+    def broadcast_statistics(self, steps: TrainingSteps, task: Task) -> None:
         """Broadcasts the running statistics of the first rank."""
         names = task.selection.statistics
         if self.are_several and names:
             values = {name: steps.executable.read(name) for name in names}
             steps.write(self.communicator.broadcast(values))
 
-    def draw_apart(self, steps: Steps) -> None:
+    def derive_own_seed(self, steps: TrainingSteps) -> None:
         """Gives this rank a seed of its own, derived from that of the first rank."""
         if not self.is_first and SEED in steps.executable.variables:
             state = steps.executable.read(SEED)
-            steps.write({SEED: seed_apart(state, self.communicator.rank)})
+            steps.write({SEED: derive_seed(state, self.communicator.rank)})
 
 
-ALONE = Ranks(Alone())
+ALONE = Ranks(SingleRank())
 
 
 class Shard(Source):
@@ -144,8 +144,8 @@ class Shard(Source):
         self.count = source.count
 
     @property
-    def is_once(self) -> bool:
-        return self._source.is_once
+    def is_single_pass(self) -> bool:
+        return self._source.is_single_pass
 
     def first(self, size: int) -> Batch:
         return self._source.first(size)

@@ -39,7 +39,7 @@ SETTINGS: Mapping[str, tuple[int, ...]] = {
 }
 """Operator -> indices of inputs that configure the operator."""
 
-MATRICES = frozenset(
+WEIGHTED_OPERATORS = frozenset(
     [
         "BatchNormalization",
         "Conv",
@@ -61,12 +61,12 @@ MATRICES = frozenset(
 )
 """Operators whose initializers are weights, whatever their exported names."""
 
-UNCHANGED = frozenset(
+PASS_THROUGH = frozenset(
     ["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"]
 )
 """Operators that pass their first input through unchanged."""
 
-MADE = re.compile(
+GENERATED_NAMES = re.compile(
     r"onnx::\w+|/.*|.*Constant(_\d+)?_output_\d+|(_?val|clone|const|_?constant|c_lifted_tensor)_\d+"
     r"|clone|const_fold_opt_+\d+|scalar_tensor\w*|.*\.lifted_tensor\w*"
 )
@@ -99,8 +99,10 @@ class Origin:
     @staticmethod
     def of(module: ModuleOp, *, is_text: bool = False) -> Origin:
         infos = model_of(module).graph.value_infos or ()
-        told = {info.text: dict(value_metadata(info)[0].metadata).get(KIND, "") for info in infos}
-        kinds = {name: kind for name, kind in told.items() if kind}
+        recorded = {
+            info.text: dict(value_metadata(info)[0].metadata).get(KIND, "") for info in infos
+        }
+        kinds = {name: kind for name, kind in recorded.items() if kind}
         return Origin(producer(module), kinds, is_text)
 
 
@@ -123,7 +125,7 @@ class Roles:
             body = function_of(op, functions) if isinstance(op, Custom) else None
             if body is not None and index < len(body.block.args):
                 yield from self.uses(body.block.args[index])
-            elif op.op_type in UNCHANGED and index == 0:
+            elif op.op_type in PASS_THROUGH and index == 0:
                 yield from self.uses(op.results[0])
             else:
                 yield Use(op.op_type, op.domain, index)
@@ -133,7 +135,7 @@ class Roles:
         uses = list(self.uses(initializer.result))
         return bool(uses) and all(use.is_in(STATISTICS) for use in uses)
 
-    def objection(self, initializer: Initializer, name: str) -> str:
+    def reason_against(self, initializer: Initializer, name: str) -> str:
         """Why an initializer is not a weight; empty if it is one."""
         uses = list(self.uses(initializer.result))
         if not is_float(initializer):
@@ -144,15 +146,17 @@ class Roles:
             return ""
         if all(use.is_in(SETTINGS) for use in uses):
             return f"a setting of {uses[0].operator}"
-        return self._made(initializer, name, uses) if self.origin.producer else ""
+        return self._exporter_reason(initializer, name, uses) if self.origin.producer else ""
 
-    def _made(self, initializer: Initializer, name: str, uses: list[Use]) -> str:
+    def _exporter_reason(self, initializer: Initializer, name: str, uses: list[Use]) -> str:
         """Why an initializer comes from the exporter and not from the author of the model."""
         if self.origin.kinds.get(name, "PARAMETER") != "PARAMETER":
             return "a buffer of the module"
-        if name in self.origin.kinds or any(use.operator in MATRICES for use in uses):
+        if name in self.origin.kinds or any(use.operator in WEIGHTED_OPERATORS for use in uses):
             return ""
-        if MADE.fullmatch(name) or not (self._is_parameter(name) or shape_of(initializer)):
+        if GENERATED_NAMES.fullmatch(name) or not (
+            self._is_parameter(name) or shape_of(initializer)
+        ):
             return "a constant of the exporter"
         if self.origin.kinds and not self._is_parameter(name):
             return "a constant of the exporter"

@@ -26,6 +26,10 @@ epoch.
 Batch: TypeAlias = dict[str, Array]
 
 
+SAMPLE_WEIGHT = "sample_weight"
+"""The name of the weights of samples in the data, as in Keras."""
+
+
 @dataclass(frozen=True)
 class Order:
     """The order of samples, and their division into batches."""
@@ -56,7 +60,7 @@ class Source(ABC):
     """Number of samples, if known."""
 
     @property
-    def is_once(self) -> bool:
+    def is_single_pass(self) -> bool:
         """Whether the batches can be iterated only once."""
         return False
 
@@ -71,6 +75,73 @@ class Source(ABC):
     @abstractmethod
     def steps(self, order: Order) -> int | None:
         """Batches per epoch; None if unknown in advance."""
+
+    def mapped(self, change: Callable[[Batch], Batch]) -> Source:
+        """The same batches, each changed by a function."""
+        return _Mapped(self, change)
+
+
+class _Mapped(Source):
+    """The batches of a source, changed by a function."""
+
+    def __init__(self, source: Source, change: Callable[[Batch], Batch]) -> None:
+        self._source, self._change, self.count = source, change, source.count
+
+    @property
+    def is_single_pass(self) -> bool:
+        return self._source.is_single_pass
+
+    def first(self, size: int) -> Batch:
+        return self._change(self._source.first(size))
+
+    def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
+        return map(self._change, self._source.epoch(order, number, start))
+
+    def steps(self, order: Order) -> int | None:
+        return self._source.steps(order)
+
+
+class Portions(Source):
+    """Epochs of a fixed number of batches; each epoch continues after the last one."""
+
+    def __init__(self, source: Source, batches: int) -> None:
+        self._source, self._batches, self.count = source, batches, source.count
+        self._rest: Iterator[Batch] | None = None
+
+    def first(self, size: int) -> Batch:
+        return self._source.first(size)
+
+    def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
+        each, left = self._source.steps(order), self._batches - start
+        if each:
+            yield from self._counted(order, number * self._batches + start, left, each)
+            return
+        for _ in range(left):
+            batch = self._next(order, start)
+            if batch is None:
+                return
+            yield batch
+
+    def _counted(self, order: Order, first: int, count: int, each: int) -> Iterator[Batch]:
+        """`count` batches from number `first` on; the source repeats after `each`."""
+        while count > 0:
+            epoch, start = divmod(first, each)
+            taken = min(count, each - start)
+            yield from islice(self._source.epoch(order, epoch, start), taken)
+            first, count = first + taken, count - taken
+
+    def _next(self, order: Order, skipped: int) -> Batch | None:
+        """The next batch of an iterable of unknown length, which begins again at its end."""
+        if self._rest is None:
+            self._rest = self._source.epoch(order, 0, skipped)
+        found = next(self._rest, None)
+        if found is None and not self._source.is_single_pass:
+            self._rest = self._source.epoch(order, 0, 0)
+            found = next(self._rest, None)
+        return found
+
+    def steps(self, order: Order) -> int | None:
+        return self._batches
 
 
 class Samples(Source):
@@ -99,6 +170,38 @@ class Samples(Source):
     def steps(self, order: Order) -> int | None:
         return order.steps(self.count)
 
+    def mapped(self, change: Callable[[Batch], Batch]) -> Samples:
+        return Samples(self.count, lambda numbers: change(self._take(numbers)), self._chosen)
+
+    def weighed(self, weights: Any) -> Samples:
+        """The same samples with an array of weights."""
+        column = _array(weights)
+        if not column.ndim or len(column) != self.count:
+            raise RunError(
+                f"there are {len(column) if column.ndim else 1} weights for {self.count} samples",
+                SAMPLE_WEIGHT,
+                "one weight for each sample",
+            )
+        return Samples(
+            self.count,
+            lambda numbers: {**self._take(numbers), SAMPLE_WEIGHT: np.asarray(column[numbers])},
+            self._chosen,
+        )
+
+    def split_last(self, share: float) -> tuple[Samples, Samples]:
+        """Splits off the last fraction `share` of the samples, as Keras' `validation_split`."""
+        kept = int(self.count * (1 - share))
+        if not 0 < kept < self.count:
+            raise RunError(
+                f"a share of {share} of {self.count} samples leaves {kept} to train on",
+                "validation_split",
+                "a fraction between 0 and 1",
+            )
+        numbers = np.arange(self.count) if self._chosen is None else self._chosen
+        parts = numbers[:kept], numbers[kept:]
+        first, second = (Samples(len(part), self._take, part) for part in parts)
+        return first, second
+
     def split(self, share: float, seed: int) -> tuple[Samples, Samples]:
         """Splits off a random fraction `share` of the samples for validation."""
         held_out = round(self.count * share)
@@ -124,7 +227,7 @@ class Stream(Source):
         self._once = iter(data) if isinstance(data, Iterator) else None
 
     @property
-    def is_once(self) -> bool:
+    def is_single_pass(self) -> bool:
         return self._once is not None
 
     def first(self, size: int) -> Batch:
@@ -134,11 +237,11 @@ class Stream(Source):
             raise RunError("no data to train on", hint="the iterable yields no batch")
         if self._once is not None:
             self._once = chain([found], self._once)
-        return named(found, self._names)
+        return by_input_name(found, self._names)
 
     def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
         for batch in islice(self._batches(), start, None):
-            yield named(batch, self._names)
+            yield by_input_name(batch, self._names)
 
     def steps(self, order: Order) -> int | None:
         if self._once is not None or not hasattr(self._data, "__len__"):
@@ -152,13 +255,17 @@ class Stream(Source):
 
 
 def source_of(data: Data, names: Sequence[str]) -> Source:
-    """Wraps a user's data; `names` are the inputs of the model in order."""
+    """
+    Wraps a user's data; `names` are the inputs of the model in order.
+
+    If the last name is `SAMPLE_WEIGHT`, the data may leave it out.
+    """
     if isinstance(data, Source):
         return data
     if isinstance(data, Mapping):
         return _of_arrays(data)
     if isinstance(data, tuple | list) and data and _are_arrays(data, names):
-        return _of_arrays(dict(zip(names, _fitting(data, names), strict=False)))
+        return _of_arrays(dict(zip(names, _check_count(data, names), strict=False)))
     if _is_array(data):
         return _of_arrays({names[0]: data})
     if hasattr(data, "column_names") and hasattr(data, "__getitem__"):
@@ -183,13 +290,23 @@ def first_rows(batch: Batch, rows: int) -> Batch:
     return {name: array[:rows] for name, array in batch.items()}
 
 
-def joined(data: Data, more: Sequence[Data]) -> Data:
-    """`fit(x, y)`  ->  `fit((x, y))`."""
+def combine_data(data: Data, more: Sequence[Data], names: Sequence[str] = ()) -> Data:
+    """
+    `fit(x, y)`  ->  `fit((x, y))`.
+
+    `x` may hold several inputs: `fit([a, b], y)`  ->  `fit((a, b, y))`, also as a dict.
+    """
     for one in more:
         if isinstance(one, int | float | str | bool):
             raise RunError(
                 f"{one!r} is not data to train on", "the data", f"options have names: batch={one!r}"
             )
+    if more and isinstance(data, Mapping):
+        rest = (one for one in names if one not in data)
+        return {**data, **dict(zip(rest, more, strict=False))}
+    several = isinstance(data, tuple | list) and len(data) > 1 and all(map(_is_array, data))
+    if more and several and len(data) + len(more) in _counts(tuple(names)):
+        return (*data, *more)
     return (data, *more) if more else data
 
 
@@ -204,7 +321,7 @@ def _are_arrays(data: Sequence[object], names: Sequence[str]) -> bool:
 
     In a tuple with one element per input, lists are arrays, too.
     """
-    lists = isinstance(data, tuple) and len(data) == len(names)
+    lists = isinstance(data, tuple) and len(data) in _counts(names)
     return all(_is_array(one) or (lists and isinstance(one, list)) for one in data)
 
 
@@ -219,8 +336,8 @@ def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
         return {name: _stacked([row[name] for row in rows], name) for name in rows[0]}
     if not isinstance(rows[0], tuple | list):
         rows = [(row,) for row in rows]
-    columns = zip(*(_fitting(row, names) for row in rows), strict=True)
-    return {name: _stacked(column, name) for name, column in zip(names, columns, strict=True)}
+    columns = zip(*(_check_count(row, names) for row in rows), strict=True)
+    return {name: _stacked(column, name) for name, column in zip(names, columns, strict=False)}
 
 
 def _stacked(samples: Sequence[Any], name: str) -> Array:
@@ -235,23 +352,29 @@ def _stacked(samples: Sequence[Any], name: str) -> Array:
     return np.stack(arrays)
 
 
-def named(batch: Any, names: Sequence[str]) -> Batch:
+def by_input_name(batch: Any, names: Sequence[str]) -> Batch:
     """The arrays of a batch by input name."""
     if isinstance(batch, Mapping):
         return {name: np.asarray(array) for name, array in batch.items()}
     if isinstance(batch, tuple | list):
-        return dict(zip(names, map(np.asarray, _fitting(batch, names)), strict=False))
+        return dict(zip(names, map(np.asarray, _check_count(batch, names)), strict=False))
     return {names[0]: np.asarray(batch)}
 
 
-def _fitting(given: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
-    if len(given) != len(names):
+def _check_count(given: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+    if len(given) not in _counts(names):
+        names = [name for name in names if name != SAMPLE_WEIGHT]
         raise RunError(
             f"the data are {len(given)} arrays, and the model takes {len(names)}",
             f"inputs {', '.join(map(repr, names))}",
             "arrays by their names: {" + ", ".join(f'"{name}": ...' for name in names) + "}",
         )
     return given
+
+
+def _counts(names: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of arrays that have these names."""
+    return (len(names), len(names) - 1) if names[-1:] == (SAMPLE_WEIGHT,) else (len(names),)
 
 
 def _of_arrays(given: Mapping[str, Any]) -> Samples:

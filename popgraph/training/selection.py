@@ -1,24 +1,29 @@
-"""Selects the weights to train, and records why the others are not trained."""
+"""Selects the weights to train and the active Dropout nodes, and records the reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from xdsl.dialects.builtin import ModuleOp
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from popgraph.dialects.onnx import Graph, Initializer, model_of
+from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.weight_names import weights_by_name
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.onnx.evaluate_constants import Constants
 from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.spelling import setting
 from popgraph.support.tables import table
 from popgraph.training.roles import Origin, Roles, is_float, shape_of
 
-TRAINED, MOVED, STAYS = "trained", "moved by every batch", "not trained"
+TRAINED, BATCH_UPDATED, UNTRAINED = "trained", "moved by every batch", "not trained"
 """Fates of a weight."""
 STATISTICS = "running statistics"
 FROZEN = "frozen"
@@ -37,7 +42,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Choice:
+class WeightPatterns:
     """The user's choice of weights to train, as name patterns (`fnmatch`)."""
 
     freeze: tuple[str, ...] = ()
@@ -46,9 +51,9 @@ class Choice:
     """The only weights that are trained."""
 
     @staticmethod
-    def of(freeze: object, train_only: object) -> Choice:
+    def of(freeze: object, train_only: object) -> WeightPatterns:
         """From Python arguments: names or patterns; a single one may be a string."""
-        return Choice(_patterns("freeze", freeze), _patterns("train_only", train_only))
+        return WeightPatterns(_patterns("freeze", freeze), _patterns("train_only", train_only))
 
     def __bool__(self) -> bool:
         return bool(self.freeze or self.train_only)
@@ -58,15 +63,15 @@ class Choice:
         for option in ("freeze", "train_only"):
             for pattern in getattr(self, option):
                 if not any(fnmatchcase(name, pattern) for name in names):
-                    raise _no_such_weight(pattern, option, names)
+                    raise _unmatched_pattern(pattern, option, names)
 
     def freezes(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.freeze)
 
-    def leaves_out(self, name: str) -> bool:
-        return bool(self.train_only) and not self.asks_for(name)
+    def excludes(self, name: str) -> bool:
+        return bool(self.train_only) and not self.includes(name)
 
-    def asks_for(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.train_only)
 
 
@@ -80,7 +85,7 @@ def _patterns(option: str, given: object) -> tuple[str, ...]:
     return found
 
 
-def _no_such_weight(pattern: str, option: str, names: Sequence[str]) -> ModelError:
+def _unmatched_pattern(pattern: str, option: str, names: Sequence[str]) -> ModelError:
     close = closest(pattern, names, 0.5)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     hint = f"did you mean {close!r}?" if close else f"its weights are {listed or 'none'}"
@@ -105,13 +110,13 @@ class Selection:
     @property
     def statistics(self) -> tuple[str, ...]:
         """Running statistics, which every batch updates."""
-        return self.names(MOVED)
+        return self.names(BATCH_UPDATED)
 
     @property
     def frozen(self) -> tuple[str, ...]:
         """Floating-point weights that do not change."""
         floats = (weight for weight in self.weights if weight.is_float)
-        return tuple(weight.name for weight in floats if weight.fate == STAYS)
+        return tuple(weight.name for weight in floats if weight.fate == UNTRAINED)
 
     def with_constants(self, module: ModuleOp, names: Sequence[str]) -> Selection:
         """Adds the weights that a text has frozen, which are constants of the model."""
@@ -120,7 +125,7 @@ class Selection:
             for op in model_of(module).graph.nodes
             if op.op_type == "Constant"
         }
-        frozen = [Weight(name, shapes[name], STAYS, FROZEN, is_float=False) for name in names]
+        frozen = [Weight(name, shapes[name], UNTRAINED, FROZEN, is_float=False) for name in names]
         return replace(self, weights=(*self.weights, *frozen))
 
     def check(self) -> None:
@@ -136,7 +141,7 @@ class Selection:
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Table rows: fate, number of tensors, number of values, reason; then Dropout."""
-        for fate in (TRAINED, MOVED, STAYS):
+        for fate in (TRAINED, BATCH_UPDATED, UNTRAINED):
             reasons = dict.fromkeys(one.reason for one in self.weights if one.fate == fate)
             for reason in reasons:
                 same = [one for one in self.weights if (one.fate, one.reason) == (fate, reason)]
@@ -152,8 +157,30 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
+def summary_of(module: ModuleOp, selection: Selection | None) -> str:
+    """A table of the weights of a model; with a selection, also what happens to each."""
+    graph = model_of(module).graph
+    fates = {one.name: (one.fate, one.reason) for one in selection.weights} if selection else {}
+    rows: list[tuple[str, ...]] = [("weight", "shape", "values", "in training")]
+    totals: dict[str, int] = {}
+    for name, one in weights_by_name(graph).items():
+        shape = shape_of(one)
+        fate, reason = fates.get(name, ("", ""))
+        rows.append((name, str(list(shape)), f"{prod(shape):,}", f"{fate}: {reason}".strip(": ")))
+        totals[fate] = totals.get(fate, 0) + prod(shape)
+    sums = ", ".join(f"{count:,} {fate}" for fate, count in totals.items() if fate)
+    whole = f"{sum(totals.values()):,} values"
+    title = graph.graph_name.text or "model"
+    if not fates:  # Without data, the loss and its path to the weights are unknown.
+        rows = [row[:3] for row in rows]
+    return f"{title}\n{table(rows)}\n{whole}{f': {sums}' if sums else ''}"
+
+
 def select(
-    module: ModuleOp, loss: str, choice: Choice | None = None, origin: Origin | None = None
+    module: ModuleOp,
+    loss: str,
+    patterns: WeightPatterns | None = None,
+    origin: Origin | None = None,
 ) -> Selection:
     """
     Selects the weights of a model at the onnx level that `loss` trains.
@@ -162,46 +189,46 @@ def select(
     loss depends are trained, unless they are running statistics, settings of operators or constants
     of an exporter. `train_only` overrides these rules.
     """
-    graph, choice = model_of(module).graph, choice or Choice()
+    graph, patterns = model_of(module).graph, patterns or WeightPatterns()
     weights, roles = weights_by_name(graph), Roles(module, origin or Origin.of(module))
-    choice.check(list(weights))
-    behind = _behind(graph, loss)
+    patterns.check(list(weights))
+    on_path = _backward_slice(graph, loss)
     found = tuple(
-        _weight(initializer, name, roles, choice, initializer.result in behind)
+        _weight(initializer, name, roles, patterns, initializer.result in on_path)
         for name, initializer in weights.items()
     )
     return Selection(found)
 
 
 def _weight(
-    initializer: Initializer, name: str, roles: Roles, choice: Choice, decides: bool
+    initializer: Initializer, name: str, roles: Roles, patterns: WeightPatterns, affects_loss: bool
 ) -> Weight:
     shape, floats = shape_of(initializer), is_float(initializer)
-    fate, reason = _fate(initializer, name, roles, choice, decides)
+    fate, reason = _fate(initializer, name, roles, patterns, affects_loss)
     return Weight(name, shape, fate, reason, floats)
 
 
 def _fate(
-    initializer: Initializer, name: str, roles: Roles, choice: Choice, decides: bool
+    initializer: Initializer, name: str, roles: Roles, patterns: WeightPatterns, affects_loss: bool
 ) -> tuple[str, str]:
     """The fate of an initializer, and the reason."""
     floats = is_float(initializer)
-    if floats and choice.freezes(name):
-        return STAYS, FROZEN
-    if floats and choice.leaves_out(name):
-        return STAYS, "not among train_only"
+    if floats and patterns.freezes(name):
+        return UNTRAINED, FROZEN
+    if floats and patterns.excludes(name):
+        return UNTRAINED, "not among train_only"
     if floats and roles.statistics(initializer):
-        return MOVED, STATISTICS
-    objection = roles.objection(initializer, name)
-    if objection and not (floats and choice.asks_for(name)):
-        return STAYS, objection
-    return (TRAINED, "") if decides else (STAYS, "the loss does not depend on it")
+        return BATCH_UPDATED, STATISTICS
+    reason_against = roles.reason_against(initializer, name)
+    if reason_against and not (floats and patterns.includes(name)):
+        return UNTRAINED, reason_against
+    return (TRAINED, "") if affects_loss else (UNTRAINED, "the loss does not depend on it")
 
 
-def _behind(graph: Graph, name: str) -> set[SSAValue]:
+def _backward_slice(graph: Graph, name: str) -> set[SSAValue]:
     """The value of this name and all values from which it is computed."""
     found: set[SSAValue] = set()
-    pending = _named(graph, name)
+    pending = _values_named(graph, name)
     while pending:
         value = pending.pop()
         if value in found:
@@ -213,10 +240,55 @@ def _behind(graph: Graph, name: str) -> set[SSAValue]:
     return found
 
 
-def _named(graph: Graph, name: str) -> list[SSAValue]:
+def _values_named(graph: Graph, name: str) -> list[SSAValue]:
     """The value with this name: an output, or the result of a node."""
     outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
     if name in outputs:
         return [outputs[name]]
     pairs = (zip(op.output_names, op.output_values(), strict=False) for op in graph.nodes)
     return [value for each in pairs for label, value in each if label == name and value is not None]
+
+
+MODES: Mapping[tuple[str, str], int] = {
+    ("", "Dropout"): 2,
+    ("com.microsoft", "BiasDropout"): 4,
+    ("ai.graphcore", "ShapedDropout"): 1,
+}
+"""Operators that drop elements -> index of their training-mode input."""
+DROPS, KEEPS = "drops elements", "drops nothing"
+
+Row = tuple[str, str, str, str]
+"""A row of the table that `Selection` prints."""
+
+
+def dropout_rows(module: ModuleOp, weights: WeightStore, *, dropout: bool) -> tuple[Row, ...]:
+    """Counts the Dropout nodes that drop elements in a step, and the ones that keep all."""
+    model = model_of(module)
+    constants = Constants(model, weights, trained=True)
+    nodes = (op for op in model.walk() if isinstance(op, OnnxOp))
+    fates = (
+        _dropout_fate(op, constants, dropout) for op in nodes if (op.domain, op.op_type) in MODES
+    )
+    found = Counter(fate for fate in fates if fate is not None)
+    return tuple(
+        (does, f"{count:,} node{'s' * (count != 1)}", "", why)
+        for (does, why), count in found.items()
+    )
+
+
+def _dropout_fate(op: OnnxOp, constants: Constants, dropout: bool) -> tuple[str, str] | None:
+    """Whether a node drops elements in a step, and why; None if it never does."""
+    inputs = op.input_values()
+    index = MODES[op.domain, op.op_type]
+    mode = inputs[index] if len(inputs) > index else None
+    if mode is not None:
+        held = constants.of(mode)
+        says_no = held is not None and not np.any(held)
+        return None if says_no else (DROPS, "Dropout with training_mode")
+    tested = op.onnx_attributes().get("is_test")
+    if isinstance(tested, IntegerAttr) and tested.value.data:
+        return None
+    switch = setting("dropout", False)
+    if not dropout:
+        return KEEPS, f"Dropout without training_mode, by {switch}"
+    return DROPS, f"Dropout without training_mode; {switch} turns it off"

@@ -22,8 +22,8 @@ def sized_by_data(graph: Graph) -> set[SSAValue]:
     """The values of a graph with data-dependent shapes, unless their types are static."""
     found = set[SSAValue]()
     for op in graph.block.ops:
-        behind = any(operand in found for inner in op.walk() for operand in inner.operands)
-        found.update(value for value in op.results if behind or value in _rows(op))
+        depends = any(operand in found for inner in op.walk() for operand in inner.operands)
+        found.update(value for value in op.results if depends or value in _data_sized_results(op))
     return {value for value in found if static_shape(value.type) is None}
 
 
@@ -55,12 +55,14 @@ def without_sized_outputs(
     return replace(task, module=module)
 
 
-def may_be_steps(module: ModuleOp) -> bool:
+def may_need_several_programs(module: ModuleOp) -> bool:
     """Whether inference of this model may need several programs."""
-    return bool(host_nodes(module)) or any(map(_rows, model_of(module).graph.block.ops))
+    return bool(host_nodes(module)) or any(
+        map(_data_sized_results, model_of(module).graph.block.ops)
+    )
 
 
-def _rows(op: Operation) -> Sequence[SSAValue]:
+def _data_sized_results(op: Operation) -> Sequence[SSAValue]:
     """The results of a node whose shapes may depend on data."""
     if is_bounded(op):
         return op.results

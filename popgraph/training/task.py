@@ -13,7 +13,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Training
 from popgraph.training.roles import Origin
-from popgraph.training.selection import Choice, Selection, select
+from popgraph.training.selection import Selection, WeightPatterns, select
 from popgraph.training.update_rule import Rates, rule_of
 
 
@@ -30,7 +30,7 @@ class Task:
     schedule: Rates | None = None
     terms: tuple[str, ...] = ()
     """Scalars that the loss is computed from and that are reported with it."""
-    choice: Choice = field(default_factory=Choice)
+    patterns: WeightPatterns = field(default_factory=WeightPatterns)
     """The user's choice of weights to train."""
     origin: Origin | None = None
     """The origin of the model before the loss was added, if it was."""
@@ -42,7 +42,7 @@ class Task:
     @cached_property
     def selection(self) -> Selection:
         """The weights that are trained, and why the others are not."""
-        found = select(self.module, self.loss, self.choice, self.origin)
+        found = select(self.module, self.loss, self.patterns, self.origin)
         return found.with_constants(self.module, self.constants)
 
     @property

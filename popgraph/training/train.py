@@ -11,10 +11,10 @@ from popgraph.compiler import Model
 from popgraph.support.arrays import Array
 from popgraph.support.names import names_arguments
 from popgraph.training.callbacks import Callback
-from popgraph.training.losses import ClassWeights
+from popgraph.training.loss_expressions import ClassWeights
 from popgraph.training.metrics import AnyMetric
+from popgraph.training.problem import Optimizer
 from popgraph.training.samples import Data
-from popgraph.training.subject import Optimizer
 from popgraph.training.trainer import Trainer
 
 

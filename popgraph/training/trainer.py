@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -22,43 +24,57 @@ from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.reading import Unreadable
+from popgraph.support.safetensors import read_all
 from popgraph.support.spelling import setting
 from popgraph.support.step_options import RECOMPUTED
-from popgraph.training.arguments import checked
-from popgraph.training.best import Best, best_of
-from popgraph.training.callbacks import Callback
-from popgraph.training.checkpoints import Facts, Keeper, Running, load
+from popgraph.training.arguments import check_types
+from popgraph.training.best import BestEpoch, best_epoch_of
+from popgraph.training.callbacks import Callback, EpochLines
+from popgraph.training.checkpoints import CheckpointWriter, Facts, TrainingState, load
 from popgraph.training.checks import Check, Checker, Layer
-from popgraph.training.diagnosis import Trail
-from popgraph.training.dropping import dropout_rows
-from popgraph.training.history import VALIDATION, History, Row
+from popgraph.training.diagnosis import StepSnapshot
+from popgraph.training.history import RATE, VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
-from popgraph.training.loop import Loop, Plan
-from popgraph.training.losses import ClassWeights
+from popgraph.training.keras_names import (
+    EvaluateNames,
+    FitNames,
+    PredictNames,
+    Renamed,
+    class_weighting,
+    with_ones,
+)
+from popgraph.training.loop import FitPlan, Loop
+from popgraph.training.loss_expressions import ClassWeights
 from popgraph.training.measures import Measures
 from popgraph.training.metrics import AnyMetric, Metric, metrics_of
-from popgraph.training.open_batch import fixed_batch, opened
-from popgraph.training.programs import Build, Inference, Steps, sums_of
+from popgraph.training.open_batch import fixed_batch, open_batch
+from popgraph.training.problem import Optimizer, TrainingArguments, TrainingProblem, check_values
+from popgraph.training.programs import BuildSettings, Inference, TrainingSteps, summed_outputs
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
 from popgraph.training.samples import (
+    SAMPLE_WEIGHT,
     Batch,
     Data,
     Order,
+    Portions,
     Samples,
     Source,
+    combine_data,
     count_rows,
     first_rows,
-    joined,
     source_of,
 )
-from popgraph.training.selection import Choice, Selection
+from popgraph.training.selection import Selection, WeightPatterns, dropout_rows, summary_of
 from popgraph.training.sized_outputs import without_sized_outputs
-from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import described
+
+_OF_TASK = ("_checker", "_is_fixed", "_measures", "_evaluation", "_prediction_name", "_target_name")
+"""Cached properties that depend on the task."""
 
 BATCH = 32
 """Samples per batch, if neither the model nor the user sets it."""
@@ -100,7 +116,7 @@ class Trainer:
     weights and states unchanged. `tuned` says whether they have; `wait()` waits for them.
     """
 
-    @checked("loss")
+    @check_types("loss")
     def __init__(
         self,
         model: Model,
@@ -128,10 +144,12 @@ class Trainer:
         threads: int = 1,
         quick: bool = False,
     ) -> None:
-        choice = Choice.of(freeze, train_only)
-        wishes = Wishes(loss, optimizer, schedule, class_weights, choice, prediction)
-        self._subject = Subject(model, wishes)
-        self._ranks = Ranks.here()
+        patterns = WeightPatterns.of(freeze, train_only)
+        arguments = TrainingArguments(
+            loss, optimizer, schedule, class_weights, patterns, prediction
+        )
+        self._problem = TrainingProblem(model, arguments)
+        self._ranks = Ranks.current()
         if quick and self._ranks.are_several:
             raise RunError(
                 "ranks switch to tuned programs at different steps, whose sums round differently: "
@@ -148,11 +166,11 @@ class Trainer:
             "replicas": replicas,
             "stages": stages,
         }
-        plan = StepPlan.of(self._subject.step_options, step_options)
+        plan = StepPlan.of(self._problem.step_options, step_options)
         self._plan = plan = self._ranks.planned(plan)
-        plan.check_together(quick=quick)
+        plan.check_combination(quick=quick)
         inputs = dict(values or {})
-        self._build = Build(
+        self._build = BuildSettings(
             backend,
             threads,
             indices,
@@ -167,11 +185,15 @@ class Trainer:
         self.progress = Progress()
         self.stopped = ""
         """Why training ended before its last epoch."""
+        self._is_fitting = False
+        """Whether the loop runs, so that the compiled step cannot be replaced."""
         self.planned: int | None = None
         """Number of steps of this `fit` unless it is stopped; None if unknown in advance."""
         self._task: Task | None = None
-        self._steps: Steps | None = None
-        self._now: Running | None = None
+        self._steps: TrainingSteps | None = None
+        self._weight_shape: tuple[int, ...] = ()
+        """The sizes of the weights of one sample; () is one number."""
+        self._reached_state: TrainingState | None = None
         """The state of the last `fit`."""
 
     @property
@@ -192,13 +214,13 @@ class Trainer:
     def task(self) -> Task:
         """The training task; known once there are data."""
         if self._task is None:
-            raise _no_data_yet()
+            raise _no_data_error()
         return self._task
 
     @property
     def module(self) -> ModuleOp:
         """The model before the data are known."""
-        return self._subject.given
+        return self._problem.model_with_loss
 
     @property
     def values(self) -> dict[str, Array]:
@@ -221,17 +243,60 @@ class Trainer:
     @property
     def optimizer(self) -> str:
         """The optimizer with its learning rate and all settings that differ from the defaults."""
-        return described(self._plan.for_loss(self._subject.rule))
+        return described(self._plan.for_loss(self._problem.rule))
 
-    @checked()
+    @property
+    def learning_rate(self) -> float:
+        """
+        The learning rate of the last step, or of the first one before it runs.
+
+        Without a schedule, it can be set. A callback that sets it has `sets_learning_rate = True`.
+        """
+        if self._steps is not None:
+            return self._steps.driver.rate
+        return self._problem.rule.learning_rate.value
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        if self._problem.has_schedule:
+            raise RunError(
+                "the schedule decides the learning rate",
+                "learning_rate",
+                "leave out the schedule, or whatever sets the learning rate",
+            )
+        steps = self._steps
+        if steps is not None and not steps.driver.is_adjustable and self._is_fitting:
+            raise RunError(
+                "the compiled step has a constant learning rate",
+                "learning_rate",
+                "a callback that sets it has the class attribute sets_learning_rate = True",
+            )
+        if not isfinite(rate) or rate < 0:
+            raise RunError(
+                f"a learning rate is a number of at least 0, not {rate}", "learning_rate"
+            )
+        self._problem.set_rate(float(rate))
+        if steps is not None and steps.driver.is_adjustable:
+            steps.driver.set_rate(steps.executable, float(rate))
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether training ends after the current step or epoch; Keras' way to call `stop`."""
+        return bool(self.stopped)
+
+    @stop_training.setter
+    def stop_training(self, stops: bool) -> None:
+        self.stopped = (self.stopped or "a callback set stop_training") if stops else ""
+
+    @check_types()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does so, too."""
-        self._prepare(source_of(joined(data, more), self._names), batch)
+        self._prepare(self._source(data, more), batch)
 
-    @checked()
+    @check_types("keras")
     def fit(
         self,
-        data: Data,
+        data: Data = None,
         *more: Data,
         epochs: int | None = None,
         steps: int | None = None,
@@ -246,6 +311,7 @@ class Trainer:
         every: int | str | None = None,
         resume: bool | str | Path = False,
         callbacks: Sequence[Callback] = (),
+        **keras: Unpack[FitNames],
     ) -> History:
         """
         Trains for `epochs` or `steps` more; returns the complete history.
@@ -271,16 +337,36 @@ class Trainer:
         On several MPI ranks, each takes its rows of every batch, and all make the same step. All
         ranks take equally many rows, so at the end of an epoch fewer samples than ranks may be
         dropped. Callbacks run, and files are written, on the first rank.
+
+        Keras' names work, too: `x`, `y`, `batch_size`, `validation_data`, `validation_split` (the
+        last samples), `class_weight`, `sample_weight`, `initial_epoch`, `steps_per_epoch` and
+        `verbose`. Weights of samples and classes multiply the loss of each sample before the mean
+        over all samples.
         """
-        source = source_of(joined(data, more), self._names)
-        source, held_out = self._parts(source, validation, seed)
+        renamed = Renamed("fit", keras)
+        data, more = renamed.data(data, more)
+        batch = renamed.one("batch", batch, "batch_size")
+        validation = renamed.one("validation", validation, "validation_data")
+        callbacks = [*callbacks, *([EpochLines()] if renamed.is_verbose else ())]
+        source = self._source(data, more, keras.get("sample_weight"))
+        last = keras.get("validation_split")
+        source, held_out = self._split_validation(source, validation, seed, last)
+        if (of_classes := keras.get("class_weight")) is not None:
+            inputs = frozenset(input_types(self._problem.module))
+            source = source.mapped(class_weighting(self._problem.named_loss, inputs, of_classes))
+        self._check_callbacks(callbacks)
+        if (portion := renamed.positive("steps_per_epoch")) is not None:
+            source = Portions(source, portion)
         source = self._ranks.shared(source)
         size = self._prepare(source, batch)
+        source = self._weighed(source)
+        held_out = None if held_out is None else self._weighed(held_out)
         if epochs is None and steps is None:
-            epochs = 1
+            epochs = 1 + (renamed.first_epoch or 0)
+        epochs = renamed.epochs(epochs)
         for name, number in (("epochs", epochs), ("steps", steps)):
             _check_positive(name, number)
-        if source.is_once and steps is None and epochs != 1:
+        if source.is_single_pass and steps is None and epochs != 1:
             raise RunError(
                 "an iterator yields its batches once, which is too few for several epochs",
                 "the data",
@@ -296,32 +382,56 @@ class Trainer:
                 "a smaller batch, or without drop_last",
             )
         progress, driver = self.progress, self._prepared.driver
+        if (first_epoch := renamed.first_epoch) is not None:
+            progress.epoch = first_epoch
         progress.first_epoch, progress.first_step = progress.epoch, driver.steps
-        best = best_of(monitor, patience, self.metrics, held_out is not None, self.task.loss)
-        self._now = running = self._running(source, order, best)
+        best = best_epoch_of(monitor, patience, self.metrics, held_out is not None, self.task.loss)
+        self._reached_state = state = self._state(source, order, best)
         if resume is not False and (found := _resumed(resume, checkpoint)) is not None:
-            load(found, running)
+            load(found, state)
             if not self._ranks.is_first:
-                running.totals.clear()
-            self._ranks.draw_apart(running.steps)
+                state.totals.clear()
+            self._ranks.derive_own_seed(state.steps)
+            adjustable = state.steps.driver.is_adjustable and not self._problem.has_schedule
+            if adjustable and progress.history.steps:
+                self.learning_rate = progress.history.steps[-1][RATE]
+        tested = renamed.positive("validation_batch_size") or order.size
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
         planned = min((one for one in (steps, whole) if one is not None), default=None)
         done = driver.steps - progress.first_step
         self.planned = None if planned is None else planned - done
-        plan = Plan(
+        plan = FitPlan(
             source,
             order,
             None if epochs is None else progress.first_epoch + epochs,
             None if steps is None else progress.first_step + steps,
-            lambda: {} if held_out is None else self._tested_on(held_out, order.size, VALIDATION),
+            lambda: {} if held_out is None else self._evaluate(held_out, tested, VALIDATION),
             list(callbacks),
-            None if checkpoint is None else Keeper.of(checkpoint, every),
-            Trail(self.task, self._build),
+            None if checkpoint is None else CheckpointWriter.of(checkpoint, every),
+            StepSnapshot(self.task, self._build),
             self._ranks,
         )
         self.stopped = ""
-        Loop(self, running, self._measures, plan).run()
+        self._is_fitting = True
+        try:
+            Loop(self, state, self._measures, plan).run()
+        finally:
+            self._is_fitting = False
         return self.history
+
+    def _check_callbacks(self, callbacks: Sequence[Callback]) -> None:
+        """Prepares the step for callbacks that set the learning rate; refuses some on ranks."""
+        setting_rate = any(one.sets_learning_rate for one in callbacks)
+        setting = setting_rate or any(one.sets_weights for one in callbacks)
+        if self._ranks.are_several and setting:
+            raise RunError(
+                "callbacks run on the first rank only, and the others would continue with "
+                + ("another learning rate" if setting_rate else "other weights"),
+                "callbacks",
+                "schedule='cosine(steps=1000)'" if setting_rate else "patience=, which agrees",
+            )
+        if setting_rate and not self._problem.is_adjustable:
+            self._problem.set_rate(self._problem.rule.learning_rate.value)
 
     @property
     def arena(self) -> int:
@@ -332,15 +442,16 @@ class Trainer:
         """Ends training after the current step or epoch."""
         self.stopped = why
 
-    @checked()
+    @check_types()
     def check(self, data: Data, *more: Data, batch: int | None = None) -> Check:
         """
         Checks on one batch whether the model can learn: are its gradients finite and nonzero?
 
         The weights do not change. The result prints as a table; its `problems` are sentences.
         """
-        source = source_of(joined(data, more), self._names)
+        source = self._source(data, more)
         size = self._prepare(source, batch)
+        source = self._weighed(source)
         return self._check(first_rows(source.first(size), self._rows_of(source, batch)))
 
     @property
@@ -361,16 +472,49 @@ class Trainer:
         """The current weights of the model."""
         return self._fitted.weights()
 
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Replaces weights of the model by name; the state of the optimizer stays."""
+        steps = self._prepared
+        now = steps.weights(self.task.module)
+        for name, value in weights.items():
+            if name not in now:
+                raise ModelError(
+                    f"the model has no trained weight {name!r}",
+                    "set_weights",
+                    f"its weights are {', '.join(map(repr, now))}",
+                )
+            if np.shape(value) != now[name].shape:
+                raise ModelError(
+                    f"weight {name!r} has the shape {list(now[name].shape)}, "
+                    f"not {list(np.shape(value))}",
+                    "set_weights",
+                )
+        steps.write({name: np.asarray(one, now[name].dtype) for name, one in weights.items()})
+
+    def load_weights(self, path: str | Path) -> None:
+        """Replaces weights by those of a .safetensors file, as `ModelCheckpoint` writes them."""
+        try:
+            found, _ = read_all(Path(path))
+        except Unreadable as error:
+            raise RunError(f"the weights cannot be read: {error}", str(path)) from error
+        self.set_weights({name: np.array(array) for name, array in found.items()})
+
+    def summary(self, print_fn: Callable[[str], object] = print) -> None:
+        """Prints the weights, their shapes and numbers, and which of them are trained."""
+        module = self.module if self._task is None else self._task.module
+        selection = None if self._task is None else self._task.selection
+        print_fn(summary_of(module, selection))
+
     def request(self) -> BuildRequest:
         """The build request of the last step's program."""
-        inputs = self._prepared.inputs.of(self._micro_batch)
+        inputs = self._prepared.inputs.convert(self._micro_batch)
         return self._build.request(self.task, {name: one.shape for name, one in inputs.items()})
 
     @property
-    def _fitted(self) -> Running:
-        if self._now is None or not self._now.batch:
+    def _fitted(self) -> TrainingState:
+        if self._reached_state is None or not self._reached_state.batch:
             raise RunError("no step has run yet", "Trainer", "fit runs steps")
-        return self._now
+        return self._reached_state
 
     @property
     def _micro_batch(self) -> Batch:
@@ -379,36 +523,57 @@ class Trainer:
 
     def _check(self, batch: Batch) -> Check:
         steps = self._prepared
-        return self._checker.check(steps.read(), steps.inputs.of(batch))
+        return self._checker.check(steps.read(), steps.inputs.convert(batch))
 
     @cached_property
     def _checker(self) -> Checker:
         return Checker(self.task, self._build)
 
-    @checked()
-    def evaluate(self, data: Data, *more: Data, batch: int | None = None) -> Row:
-        """The loss and the metrics on these data, with the model in inference form."""
-        source = source_of(joined(data, more), self._names)
-        size = self._prepare(source, batch)
-        return self._tested_on(source, size)
+    @check_types("keras")
+    def evaluate(
+        self,
+        data: Data = None,
+        *more: Data,
+        batch: int | None = None,
+        **keras: Unpack[EvaluateNames],
+    ) -> Row:
+        """
+        The loss and the metrics on these data, with the model in inference form.
 
-    @checked()
-    def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
-        """The output for all samples; a dict by name if there are several outputs."""
+        Keras' names `x`, `y`, `batch_size` and `sample_weight` work, too.
+        """
+        renamed = Renamed("evaluate", keras)
+        data, more = renamed.data(data, more)
+        source = self._source(data, more, keras.get("sample_weight"))
+        size = self._prepare(source, renamed.one("batch", batch, "batch_size"))
+        return self._evaluate(self._weighed(source), size)
+
+    @check_types("keras")
+    def predict(
+        self, data: Data = None, batch: int | None = None, **keras: Unpack[PredictNames]
+    ) -> Array | dict[str, Array]:
+        """
+        The output for all samples; a dict by name if there are several outputs.
+
+        Keras' names `x` and `batch_size` work, too.
+        """
+        renamed = Renamed("predict", keras)
+        data, _ = renamed.data(data, ())
+        batch = renamed.one("batch", batch, "batch_size")
         inference = self._inference
         names = list(inference.inputs.dtypes)
         source = source_of(data, names)
-        inference.take({} if self._steps is None else self._steps.weights(self._model))
+        inference.set_weights({} if self._steps is None else self._steps.weights(self._model))
         fixed = self._fixed_batch(self._model)
         made: dict[str, list[Array]] = {}
         for part in source.epoch(Order(fixed or batch or BATCH, False), 0, 0):
             samples = count_rows(part)
-            for name, array in inference.run(_filled(part, fixed or samples)).items():
+            for name, array in inference.run(_padded(part, fixed or samples)).items():
                 made.setdefault(name, []).append(array[:samples])
-        joined = {name: np.concatenate(arrays) for name, arrays in made.items()}
-        return next(iter(joined.values())) if len(joined) == 1 else joined
+        outputs = {name: np.concatenate(arrays) for name, arrays in made.items()}
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
 
-    @checked()
+    @check_types()
     def save(self, path: str | Path) -> None:
         """
         Writes the model with its trained weights for inference, as .onnx or .pgraph.
@@ -419,35 +584,69 @@ class Trainer:
         check_kind(Path(path))
         module = self.inference_module()
         if self._ranks.is_first:
-            save_model(Path(path), module, Compilation(self._subject.weights))
+            save_model(Path(path), module, Compilation(self._problem.weights))
 
     def inference_module(self) -> ModuleOp:
         """The model with its trained weights, for inference, at the onnx level."""
         module = self._model.clone()
         if self._steps is not None:
-            put_weights(module, self._steps.weights(module), self._subject.weights)
+            put_weights(module, self._steps.weights(module), self._problem.weights)
         to_inference(module)
         return module
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(name for name in self._subject.inputs if name not in self._build.values)
+        """The inputs of a step in the order of unnamed data; the last one may be optional."""
+        names = tuple(name for name in self._problem.inputs if name not in self._build.values)
+        return (*names, SAMPLE_WEIGHT) if self._problem.can_weigh_samples else names
+
+    def _source(self, data: Data, more: Sequence[Data] = (), weights: Data = None) -> Source:
+        """The batches of a user's data, with the weights of samples if there are any."""
+        source = source_of(combine_data(data, more, self._names), self._names)
+        if weights is None:
+            return source
+        if not self._problem.can_weigh_samples:
+            raise ModelError(
+                "sample_weight requires a named loss",
+                SAMPLE_WEIGHT,
+                "an expression with an input of your own: 'nll(y, labels, sample_weights=w)'",
+            )
+        if not isinstance(source, Samples):
+            raise RunError(
+                "weights of samples are part of the batches of a stream",
+                SAMPLE_WEIGHT,
+                f"batches of (x, y, weights), or dicts with the key {SAMPLE_WEIGHT!r}",
+            )
+        return source.weighed(weights)
+
+    def _weighed(self, source: Source) -> Source:
+        """The source, with weights of 1 where the step requires weights and the data have none."""
+        if not self._problem.weighs_samples:
+            return source
+        return source.mapped(with_ones(self._weight_shape))
 
     @property
-    def _prepared(self) -> Steps:
+    def _prepared(self) -> TrainingSteps:
         if self._steps is None:
-            raise _no_data_yet()
+            raise _no_data_error()
         return self._steps
 
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Creates the task and compiles its step for these data; returns the batch size."""
         _check_positive("batch", batch)
-        ranks, parts = self._ranks, self._plan.updated_by
-        held = self._fixed_batch(self._subject.module)
+        ranks, parts = self._ranks, self._plan.micro_batches_per_update
+        held = self._fixed_batch(self._problem.module)
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
+        before = self._steps if self._is_changed(first) else None
+        if before is not None:
+            self._task = self._steps = None
+            for name in _OF_TASK:
+                self.__dict__.pop(name, None)
         if self._task is None:
-            task = self._subject.task(first, self._plan)
+            if SAMPLE_WEIGHT in first:
+                self._weight_shape = first[SAMPLE_WEIGHT].shape[1:]
+            task = self._problem.task(first, self._plan)
             task = without_sized_outputs(task, first, self._build.values)
             task.selection.check()
             check_values(task, self._build.values, first)
@@ -464,16 +663,29 @@ class Trainer:
             )
         if self._steps is None:
             task = ranks.task(self._task, self._plan, even=fixed is not None)
-            self._steps = Steps(task, self._build, first, self._plan)
-            ranks.draw_apart(self._steps)
+            self._steps = TrainingSteps(task, self._build, first, self._plan)
+            if before is None:
+                ranks.derive_own_seed(self._steps)
+            else:
+                self._steps.continue_from(before)
+                if self._reached_state is not None:
+                    self._reached_state.steps = self._steps
         size = self._whole_batch(held, batch)
         return size if fixed or source.count is None else min(size, source.count)
+
+    def _is_changed(self, first: Batch) -> bool:
+        """Whether the step compiled so far lacks weights of samples or a variable rate."""
+        problem, steps = self._problem, self._steps
+        if steps is None:
+            return False
+        weighs = SAMPLE_WEIGHT in first and problem.can_weigh_samples and not problem.weighs_samples
+        return weighs or (problem.is_adjustable and not steps.driver.is_adjustable)
 
     def _whole_batch(self, held: int | None, batch: int | None) -> int:
         """The samples of a batch; `held` is the fixed batch size of the model, if any."""
         plan, ranks = self._plan, self._plan.ranks
         if held is not None:
-            return held * plan.updated_by
+            return held * plan.micro_batches_per_update
         return batch or plan.multiple(-(-BATCH // ranks)) * ranks
 
     def _rows(self, source: Source, batch: int) -> int:
@@ -496,12 +708,20 @@ class Trainer:
         """The fixed batch size of a model, if any."""
         return fixed_batch(module, self._build.values)
 
-    def _parts(
-        self, source: Source, validation: float | Data | None, seed: int
+    def _split_validation(
+        self,
+        source: Source,
+        validation: float | Data | None,
+        seed: int,
+        last: float | None = None,
     ) -> tuple[Source, Source | None]:
-        """The training data, and the held-out data."""
-        if validation is None:
+        """The training data, and the held-out data; `last` is a share at the end of the data."""
+        if validation is None and not last:
             return source, None
+        if validation is None and last is not None and isinstance(source, Samples):
+            return source.split_last(last)
+        if validation is None:
+            validation = last
         if isinstance(validation, float | int):
             if not isinstance(source, Samples):
                 raise RunError(
@@ -510,9 +730,9 @@ class Trainer:
                     "other data",
                 )
             return source.split(validation, seed)
-        return source, source_of(validation, self._names)
+        return source, self._source(validation)
 
-    def _running(self, source: Source, order: Order, best: Best | None) -> Running:
+    def _state(self, source: Source, order: Order, best: BestEpoch | None) -> TrainingState:
         """The current state of training."""
         split = f" in {self._plan.runs} micro-batches" * self._plan.is_split
         split += f" of {self._plan.replicas} replicas" * (self._plan.replicas > 1)
@@ -524,17 +744,22 @@ class Trainer:
             else f"{order.size} samples{split} in order",
             "last batches": "left out" if order.drop_last else "kept",
         }
-        totals, module = self._measures.totals(), self.task.module
-        steps = self._prepared
-        return Running(steps, self.progress, totals, best, facts, lambda: steps.weights(module))
+        totals = self._measures.totals()
+        return TrainingState(
+            self._prepared, self.progress, totals, best, facts, self._current_weights
+        )
 
-    def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
+    def _current_weights(self) -> dict[str, Array]:
+        """The weights of the program that runs now."""
+        return self._prepared.weights(self.task.module)
+
+    def _evaluate(self, source: Source, size: int, start: str = "") -> Row:
         """Evaluates all samples with the current weights; drops the rest of a fixed batch size."""
-        self._tested.take(self._prepared.weights(self.task.module))
+        self._evaluation.set_weights(self._prepared.weights(self.task.module))
         held = self._fixed_batch(self.task.module)
-        size, self._tested.rows = held or size, held or -(-size // self._plan.runs)
+        size, self._evaluation.rows = held or size, held or -(-size // self._plan.runs)
         order = Order(size, shuffled=False, drop_last=self._is_fixed)
-        return self._measures.tested(self._tested, source, order, start)
+        return self._measures.tested(self._evaluation, source, order, start)
 
     @cached_property
     def _measures(self) -> Measures:
@@ -543,20 +768,20 @@ class Trainer:
         return Measures(numbers, self.metrics, prediction, self._target_name)
 
     @cached_property
-    def _tested(self) -> Inference:
+    def _evaluation(self) -> Inference:
         """The model with its loss, in inference form, for evaluation."""
         task = self.task
-        return Inference(task.module, task.weights, self._build, self._plan, sums_of(task))
+        return Inference(task.module, task.weights, self._build, self._plan, summed_outputs(task))
 
     @cached_property
     def _inference(self) -> Inference:
-        return Inference(self._model, self._subject.weights, self._build)
+        return Inference(self._model, self._problem.weights, self._build)
 
     @cached_property
     def _model(self) -> ModuleOp:
         """The model without its loss, with an open batch dimension if possible."""
-        module = self._subject.without_loss()
-        return opened(module, self._subject.weights, self._build.values) or module
+        module = self._problem.without_loss()
+        return open_batch(module, self._problem.weights, self._build.values) or module
 
     @cached_property
     def _prediction_name(self) -> str:
@@ -579,6 +804,8 @@ class Trainer:
             return self._target
         used = input_types(without_loss(self.task.module, self.task.loss, self.task.terms))
         found = [name for name in names if name not in used] or names
+        if self._problem.weighs_samples:
+            found = [name for name in found if name != SAMPLE_WEIGHT]
         return found[0] if len(found) == 1 else None
 
 
@@ -600,7 +827,7 @@ def _check_positive(name: str, number: int | None) -> None:
         raise RunError(f"{name} must be a positive integer, not {number}", name)
 
 
-def _filled(batch: Batch, size: int) -> Batch:
+def _padded(batch: Batch, size: int) -> Batch:
     """Pads a batch to `size` samples by repeating the last one."""
     numbers = np.minimum(np.arange(size), count_rows(batch) - 1)
     if count_rows(batch) == size:
@@ -608,7 +835,7 @@ def _filled(batch: Batch, size: int) -> Batch:
     return {name: one[numbers] for name, one in batch.items()}
 
 
-def _no_data_yet() -> ModelError:
+def _no_data_error() -> ModelError:
     return ModelError(
         "the trained weights are unknown before data are given",
         "Trainer",

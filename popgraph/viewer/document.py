@@ -20,27 +20,27 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.model import IpuModel
-from popgraph.ipu.view import modelled
+from popgraph.ipu.view import ipu_view
 from popgraph.measure.facts import facts_of
-from popgraph.measure.roof import roof
-from popgraph.measure.steps import RanNode, RanSegment
+from popgraph.measure.peak import roof
+from popgraph.measure.recorded_steps import RanNode, RanSegment
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ErrorGroup, ModelError, NeedsHostError, PopgraphError
 from popgraph.support.texts import read_text
+from popgraph.viewer.combined_steps import combine_lowerings, ran_steps
 from popgraph.viewer.flame import Box, flame
 from popgraph.viewer.graphs import Graph, graph_of
 from popgraph.viewer.lowered import Lowered, Rows, lowered
-from popgraph.viewer.passes import passes_of, passes_of_steps
-from popgraph.viewer.recording import Marking
-from popgraph.viewer.steps import joined, ran_steps
-from popgraph.viewer.weights import weights
+from popgraph.viewer.pass_changes import passes_of, passes_of_steps
+from popgraph.viewer.recording import GraphRecorder
+from popgraph.viewer.weight_statistics import weights
 
 Part = dict[str, Any]
-Made = TypeVar("Made")
-Joint: TypeAlias = Callable[[list[RanSegment | RanNode]], Made]
+Built = TypeVar("Built")
+Combine: TypeAlias = Callable[[list[RanSegment | RanNode]], Built]
 """Combines the steps of a model."""
 SOURCES = (".pgraph",)
 """Extensions of files whose source lines are shown."""
@@ -121,20 +121,20 @@ class Document:
         return os.path.commonpath(folders) if folders else None
 
     @cached_property
-    def _marked(self) -> ModuleOp:
+    def _marked_module(self) -> ModuleOp:
         """The module, with marks on its nodes."""
         self._graph.mark()
         return self.module
 
     def _model(self) -> Part:
-        said = compiler.description_here(self.name, self.module, self.compilation)
-        facts = facts_of(self.name, self.module, said)
+        description = compiler.description_here(self.name, self.module, self.compilation)
+        facts = facts_of(self.name, self.module, description)
         return {
             "name": self.name,
             "levels": MEANINGS,
             "graph": self._graph.nodes,
             "facts": asdict(facts),
-            "parameters": said.parameters_text,
+            "parameters": description.parameters_text,
             "sources": self._sources(),
             "live": list(self.live),
             "measured": self.rounds > 0,
@@ -156,10 +156,12 @@ class Document:
         compilation = Compilation(WeightStore(self.compilation.weights))
         threads = self.options.threads
         return compiler.BuildRequest(
-            self._marked.clone(), compilation, self.options, DEFAULT, threads
+            self._marked_module.clone(), compilation, self.options, DEFAULT, threads
         )
 
-    def _made(self, whole: Callable[[compiler.BuildRequest], Made], joint: Joint[Made]) -> Made:
+    def _build(
+        self, whole: Callable[[compiler.BuildRequest], Built], combine: Combine[Built]
+    ) -> Built:
         """Builds from the model as one program, or from its steps if some run in Python."""
         request = self._request()
         reason: NeedsHostError | None = None
@@ -168,27 +170,27 @@ class Document:
             try:
                 return whole(request)
             except NeedsHostError as error:
-                if not request.splits:
+                if not request.may_split:
                     raise
-                request, reason = request.whole(error), error
-        return joint(ran_steps(request, reason))
+                request, reason = request.before_lowering(error), error
+        return combine(ran_steps(request, reason))
 
     @cached_property
-    def _way_down(self) -> Lowered:
-        return self._made(
+    def _lowering(self) -> Lowered:
+        return self._build(
             lambda request: lowered(request, self.rounds),
-            lambda steps: joined(steps, self.options.threads, self.rounds),
+            lambda steps: combine_lowerings(steps, self.options.threads, self.rounds),
         )
 
     def times(self) -> Box:
         """The time of a step by level, if calls are timed."""
         with self._lock:
-            found = self._way_down
+            found = self._lowering
             graphs = {ONNX: self._graph.nodes, **found.graphs}
             return flame(self.name, found.measured, found.calls, graphs)
 
     def _lowered(self) -> Part:
-        shown = {**vars(self._way_down), "machine": asdict(self.options.target.machine)}
+        shown = {**vars(self._lowering), "machine": asdict(self.options.target.machine)}
         del shown["measured"]
         if not self.rounds:
             return shown
@@ -197,22 +199,22 @@ class Document:
 
     def _tiles(self) -> Part:
         assert self.ipu is not None
-        marking = Marking()
+        marking = GraphRecorder()
         compilation = Compilation(WeightStore(self.compilation.weights))
-        model = IpuModel.of(self._marked, compilation, self.options, self.ipu, marking)
+        model = IpuModel.of(self._marked_module, compilation, self.options, self.ipu, marking)
         graph = graph_of(model.module, STRUCTURED, GRAPHCORE)
         nodes = {op: graph.nodes[number] for number, op in graph.operations.items()}
-        return modelled(model, nodes, marking.graphs[GRAPHCORE], self._core())
+        return ipu_view(model, nodes, marking.graphs[GRAPHCORE], self._core())
 
     def _core(self) -> Rows:
         """The nodes of the graphcore level on the page; empty if lowering fails."""
         try:
-            return self._way_down.graphs[GRAPHCORE]
+            return self._lowering.graphs[GRAPHCORE]
         except PopgraphError:
             return []
 
     def _passes(self) -> Part:
-        return {"passes": self._made(passes_of, passes_of_steps)}
+        return {"passes": self._build(passes_of, passes_of_steps)}
 
     def _weights(self) -> Part:
         return {

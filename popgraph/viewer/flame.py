@@ -69,7 +69,7 @@ def flame(
     root = Box(MODEL, name)
     boxes: dict[tuple[_Step, ...], Box] = {(): root}
     for one in measured:
-        way = tuple(_way(one, calls[one.call], graphs))
+        way = tuple(_path(one, calls[one.call], graphs))
         for end in range(len(way) + 1):
             if way[:end] not in boxes:
                 step = way[end - 1]
@@ -85,22 +85,22 @@ def flame(
     return root
 
 
-def _way(
+def _path(
     one: Measured,
     call: Mapping[str, Any],
     graphs: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> Iterator[_Step]:
-    nodes, operations = (_computed(call, level, graphs) for level in (ONNX, GRAPHCORE))
-    for scope in _shared([node["scope"] for node in nodes]) if nodes else [ADDED]:
+    nodes, operations = (_computed_nodes(call, level, graphs) for level in (ONNX, GRAPHCORE))
+    for scope in _common_scope([node["scope"] for node in nodes]) if nodes else [ADDED]:
         yield _Step(SCOPE, scope)
     if nodes:
-        yield _together(ONNX, nodes)
+        yield _box_of_nodes(ONNX, nodes)
     if operations:
-        yield _together(GRAPHCORE, operations)
+        yield _box_of_nodes(GRAPHCORE, operations)
     yield _Step(KERNEL, one.name, (one.call,))
 
 
-def _computed(
+def _computed_nodes(
     call: Mapping[str, Any], level: str, graphs: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> list[Mapping[str, Any]]:
     """The nodes of a level that a kernel computes; for a loop, only the loop itself."""
@@ -108,7 +108,7 @@ def _computed(
     return [graphs[level][number] for number in numbers]
 
 
-def _shared(scopes: Sequence[str]) -> list[str]:
+def _common_scope(scopes: Sequence[str]) -> list[str]:
     """The common prefix of scopes, outermost first."""
     first, *others = [scope.split("/") if scope else [] for scope in scopes]
     common = 0
@@ -117,7 +117,7 @@ def _shared(scopes: Sequence[str]) -> list[str]:
     return first[:common]
 
 
-def _together(level: str, nodes: Sequence[Mapping[str, Any]]) -> _Step:
+def _box_of_nodes(level: str, nodes: Sequence[Mapping[str, Any]]) -> _Step:
     """The box of the nodes of one kernel: their kinds, and the name if there is only one."""
     kinds = " + ".join(dict.fromkeys(node["kind"] for node in nodes))
     own = nodes[0]["name"].rpartition("/")[2] if len(nodes) == 1 else ""

@@ -22,7 +22,6 @@ from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import ConstantOp, PrepareOp, VariableOp, graphs_of
 from popgraph.dialects.program.ops import ReturnOp, UpdateOp, YieldOp
 from popgraph.passes.changes import elided
-from popgraph.viewer.marks import mark, mark_modules, marks, modules_marked, place
 from popgraph.viewer.nodes import (
     Node,
     Operand,
@@ -33,8 +32,9 @@ from popgraph.viewer.nodes import (
     scope_below,
     scope_of,
 )
+from popgraph.viewer.provenance import mark, mark_modules, modules_marked, origins, source_line
 
-HELD = (Initializer, ConstantOp, VariableOp)
+STORED = (Initializer, ConstantOp, VariableOp)
 """Operations that hold a tensor; shown inside the nodes that read it."""
 LONGEST = 400
 """Longest text of an attribute value, in characters."""
@@ -107,8 +107,8 @@ class _Reader:
     def block(self, block: Block, scope: str) -> None:
         """Adds the operations of a block, each after the nodes of its subgraphs."""
         for op in block.ops:
-            if isinstance(op, HELD):
-                self._held[op.results[0]] = _held_name(op)
+            if isinstance(op, STORED):
+                self._held[op.results[0]] = _stored_name(op)
             elif isinstance(op, PrepareOp):
                 self.block(op.body.block, f"{scope}/prepare".strip("/"))
                 self._forward(op.results, op.body.block)
@@ -126,7 +126,7 @@ class _Reader:
                 self._held[result] = self._held[value]
 
     def _operation(self, op: Operation, scope: str) -> None:
-        where = place(op)
+        where = source_line(op)
         inner = scope_of(where.name, scope, _modules(op))
         name = where.name or _hint(op)
         ends: list[SSAValue] = []
@@ -138,9 +138,9 @@ class _Reader:
         node = self._add(Node(len(self.nodes), _kind(op), name, inner))
         if isinstance(op, OnnxOp):
             node.file, node.line = where.file, where.line
-        node.sources = marks(op, self._above) if self._above else []
-        node.inputs = [self._operand(value) for value in (*_read(op), *ends)]
-        node.outputs = [Operand(name, self._type(value)) for name, value in _given(op)]
+        node.sources = origins(op, self._above) if self._above else []
+        node.inputs = [self._operand(value) for value in (*_operands(op), *ends)]
+        node.outputs = [Operand(name, self._type(value)) for name, value in _named_results(op)]
         node.attributes = _attributes(op)
         node.text = "" if isinstance(op, OnnxOp) else self._text(op)
         self.results |= {self._givers[value] for value in ends if value in self._givers}
@@ -190,14 +190,14 @@ def _modules(op: Operation) -> str | None:
     return modules_marked(op)
 
 
-def _read(op: Operation) -> Iterator[SSAValue]:
+def _operands(op: Operation) -> Iterator[SSAValue]:
     if isinstance(op, OnnxOp):
         yield from (value for value in op.input_values() if value is not None)
     else:
         yield from op.operands
 
 
-def _given(op: Operation) -> Iterator[tuple[str, SSAValue]]:
+def _named_results(op: Operation) -> Iterator[tuple[str, SSAValue]]:
     if isinstance(op, OnnxOp):
         names = op.output_names
         for number, value in enumerate(op.output_values()):
@@ -232,7 +232,7 @@ def _hint(op: Operation) -> str:
     return next((value.name_hint for value in op.results if value.name_hint), "")
 
 
-def _held_name(op: Operation) -> str:
+def _stored_name(op: Operation) -> str:
     match op:
         case Initializer():
             return weight_name(op)

@@ -13,14 +13,14 @@ from xdsl.ir import Operation
 from popgraph.backends.tools import Tools
 from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
 from popgraph.dialects.tile import CallOp, ProgramOp
-from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import bytes_touched
 from popgraph.dialects.tile.program.ops import find_program
+from popgraph.dialects.tile.program.program_control import RunsPrograms
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.facts import cycles
 from popgraph.passes.structured.alternatives import ContractionCandidates
-from popgraph.viewer.marks import marks, place
-from popgraph.viewer.recording import CONTRACTION, Recording
+from popgraph.viewer.provenance import origins, source_line
+from popgraph.viewer.recording import CONTRACTION, LoweringRecorder
 
 MAIN = "main"
 MOST_SHOWN = 8
@@ -36,7 +36,7 @@ def kernels(module: ModuleOp, tools: Tools) -> list[dict[str, Any]]:
     ]
 
 
-def calls(module: ModuleOp, recording: Recording) -> list[dict[str, Any]]:
+def calls(module: ModuleOp, recording: LoweringRecorder) -> list[dict[str, Any]]:
     """
     Every call of a kernel in program order, prepare calls first.
 
@@ -74,7 +74,7 @@ def called(module: ModuleOp) -> Iterator[tuple[ProgramOp, bool, CallOp | RunsPro
 class _Calls:
     """Builds the rows of calls."""
 
-    def __init__(self, module: ModuleOp, recording: Recording) -> None:
+    def __init__(self, module: ModuleOp, recording: LoweringRecorder) -> None:
         self._counter, self._recording = Counter(module), recording
         self._machine = recording.options.target.machine
 
@@ -88,7 +88,7 @@ class _Calls:
             "programs": [] if isinstance(op, CallOp) else list(op.programs),
             "label": op.label,
             "chunks": op.chunks.value.data if isinstance(op, CallOp) else 1,
-            "name": place(op).name,
+            "name": source_line(op).name,
             "flops": work.flops,
             "moved": moved,
             "cycles": cycles(work.flops, moved, held, self._machine),
@@ -97,13 +97,13 @@ class _Calls:
 
     def _origins(self, op: Operation) -> dict[str, Any]:
         """The operations from which a call comes; of fused operations, all."""
-        structured = marks(op, STRUCTURED)
+        structured = origins(op, STRUCTURED)
         graph = self._recording.graphs[STRUCTURED] if structured else []
         within = [number for one in structured for number in graph[one]["sources"]]
-        core = list(dict.fromkeys([*marks(op, GRAPHCORE), *within]))
+        core = list(dict.fromkeys([*origins(op, GRAPHCORE), *within]))
         above = self._recording.graphs.get(GRAPHCORE, [])
         nodes = [number for one in core for number in (above[one]["sources"] if above else [])]
-        contractions = marks(op, CONTRACTION)
+        contractions = origins(op, CONTRACTION)
         return {
             STRUCTURED: structured,
             GRAPHCORE: core,
@@ -119,5 +119,5 @@ class _Calls:
 
 def _shown(found: ContractionCandidates) -> dict[str, Any]:
     rows = [{"schedule": str(spec), "cycles": round(cost)} for spec, cost in found.specs]
-    told = {"contraction": found.text, "reason": found.reason}
-    return {**told, "of": len(rows), "candidates": rows[:MOST_SHOWN]}
+    row = {"contraction": found.text, "reason": found.reason}
+    return {**row, "of": len(rows), "candidates": rows[:MOST_SHOWN]}

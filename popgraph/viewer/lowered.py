@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from popgraph import compiler
 from popgraph.backends.registry import backend_named
 from popgraph.backends.tools import Traced
-from popgraph.measure.profile_report import Call, itself
-from popgraph.measure.profile_rows import Described
+from popgraph.dialects.tile.program.lifetimes import bytes_in_use, lifetimes
+from popgraph.dialects.tile.program.ops import find_program
+from popgraph.dialects.tile.program.work import Counter
+from popgraph.measure.profile_report import Call, own_time
+from popgraph.measure.profile_rows import DescribedProfile
 from popgraph.measure.timing import random_model_inputs
 from popgraph.support.arrays import Array
 from popgraph.viewer.flame import Measured
 from popgraph.viewer.kernels import called, calls, kernels
-from popgraph.viewer.memory import memory
-from popgraph.viewer.recording import Recording
+from popgraph.viewer.recording import LoweringRecorder
 
 Rows = list[dict[str, Any]]
 
@@ -46,7 +49,7 @@ def lowered(
 ) -> Lowered:
     """Lowers a module in place and describes it; times it on these inputs, or on random ones."""
     module, options = request.module, request.options
-    recording = Recording(options=options)
+    recording = LoweringRecorder(options=options)
     compiler.lower(module, request.compilation, options, observer=recording)
     found = Lowered(
         graphs=recording.graphs,
@@ -72,7 +75,7 @@ def _measure(
     profile = tools.profile(module, request.compilation.weights, request.threads)
     given = random_model_inputs(profile.executable.inputs) if inputs is None else inputs
     profile.measure(given, rounds)
-    rows = Described(module, profile).calls(sum(profile.times))
+    rows = DescribedProfile(module, profile).calls(sum(profile.times))
     numbers: dict[Operation, int] = {op: number for number, (_, _, op) in enumerate(called(module))}
     found.total = profile.total / 1e3
     for traced, row in zip(profile.traced, rows, strict=True):
@@ -85,5 +88,17 @@ def _leaves(traced: Traced, row: Call, numbers: Mapping[Operation, int]) -> Iter
     for inner, body in zip(traced.bodies, row.bodies, strict=True):
         for one, described in zip(inner.calls, body.calls, strict=True):
             yield from _leaves(one, described, numbers)
-    own = itself(row) if row.bodies else row
+    own = own_time(row) if row.bodies else row
     yield Measured(numbers[traced.op], own.kernel, own.microseconds, own.count)
+
+
+def memory(module: ModuleOp) -> dict[str, Any]:
+    """Bytes in use at each call of a step, and the buffers of the arena by offset and lifetime."""
+    program, counter = find_program(module, "main"), Counter(module)
+    return {
+        "arena": program.arena.value.data,
+        "persistent": program.persistent.value.data,
+        "lower_bound": program.lower_bound.value.data,
+        "in_use": bytes_in_use(program, counter),
+        "pieces": [asdict(one) for one in lifetimes(program, counter)],
+    }

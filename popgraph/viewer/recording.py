@@ -24,14 +24,14 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.alternatives import ContractionCandidates
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.viewer.graphs import Graph, graph_of
-from popgraph.viewer.marks import mark, marks
+from popgraph.viewer.provenance import mark, origins
 
 CONTRACTION = "contraction"
 """The stage of marks on contractions before scheduling."""
 
 
 @dataclass
-class Marking(Observer):
+class GraphRecorder(Observer):
     """Records the graph at the end of each level, and marks its operations for the next one."""
 
     graphs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Marking(Observer):
 
 
 @dataclass
-class Recording(Marking):
+class LoweringRecorder(GraphRecorder):
     """Also records types and candidate schedules."""
 
     options: Options = field(default_factory=Options)
@@ -80,5 +80,5 @@ class Recording(Marking):
 def _types(module: ModuleOp) -> Iterator[tuple[int, list[str]]]:
     for op in model_of(module).graph.walk():
         if isinstance(op, OnnxOp):
-            for number in marks(op, ONNX)[:1]:
+            for number in origins(op, ONNX)[:1]:
                 yield number, [describe(value.type) for value in op.output_values() if value]

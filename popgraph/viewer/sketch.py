@@ -28,7 +28,7 @@ def sketch_of(path: Path) -> str | None:
     """
     try:
         return json.dumps(sketched(outline_of(path), path.name))
-    except (RecursionError, TypeError, UnicodeError):  # Nested too deep; names that are no text.
+    except (RecursionError, TypeError, UnicodeError):  # Nested too deep; a name that is not text.
         return None
 
 

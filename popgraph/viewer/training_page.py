@@ -8,8 +8,8 @@ from pathlib import Path
 
 from popgraph import compiler
 from popgraph.support.charts.chart import Curve
-from popgraph.support.charts.svg import spark, svg
-from popgraph.support.pace import Pace
+from popgraph.support.charts.svg import sparkline, svg
+from popgraph.support.pace import RateLimit
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.checks import Layer
 from popgraph.training.history import Row
@@ -40,7 +40,7 @@ class TrainingPage(Callback):
     """Receives messages for the user."""
     _looks: list[tuple[int, tuple[Layer, ...]]] = field(default_factory=list)
     """(step, layers after it)."""
-    _pace: Pace = field(default_factory=lambda: Pace(EVERY))
+    _pace: RateLimit = field(default_factory=lambda: RateLimit(EVERY))
     _view: View | None = None
     _runs: bool = False
 
@@ -50,9 +50,9 @@ class TrainingPage(Callback):
     def on_step(self, trainer: Trained, row: Row) -> None:
         if self._view is None:
             self._begin(trainer)
-            self._look(trainer, row)  # compiles, and is no measure of the pace
+            self._look(trainer, row)  # compiles, so it does not count for the pace
         elif self._pace.is_due():
-            with self._pace.kept():
+            with self._pace.measured():
                 self._look(trainer, row)
 
     def on_end(self, trainer: Trained) -> None:
@@ -109,6 +109,6 @@ class TrainingPage(Callback):
             "weight": f"{last.weight:.2e}",
             "gradient": f"{last.gradient:.2e}",
             "remark": last.remark,
-            "weights": spark(sizes),
-            "gradients": spark(gradients),
+            "weights": sparkline(sizes),
+            "gradients": sparkline(gradients),
         }

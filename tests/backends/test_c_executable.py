@@ -110,9 +110,9 @@ def test_outputs_belong_to_the_caller() -> None:
     [
         ({}, "input 'x' is missing"),
         ({"x": np.zeros(3, np.float32)}, "input 'x' must have the shape 2, not 3"),
-        ({"x": np.zeros(2, complex)}, "input 'x' holds complex128, the model wants float32"),
-        ({"x": np.zeros(2, "M8[s]")}, "input 'x' holds datetime64[s], the model wants float32"),
-        ({"x": ["a", "b"]}, "input 'x' holds <U1, the model wants float32"),
+        ({"x": np.zeros(2, complex)}, "input 'x' holds complex128, the model requires float32"),
+        ({"x": np.zeros(2, "M8[s]")}, "input 'x' holds datetime64[s], the model requires float32"),
+        ({"x": ["a", "b"]}, "input 'x' holds <U1, the model requires float32"),
         ({"z": np.zeros(2, np.float32)}, "the model has no input 'z'"),
         ({"x": np.zeros(2, np.float32), "z": np.zeros(2)}, "the model has no input 'z'"),
         ({"x": [1, 2**24 + 1]}, "input 'x' holds 16777217, which float32 cannot represent"),

@@ -44,7 +44,7 @@ def wrong_in(place: Path, batch: Sequence[Part], variables: Mapping[str, str]) -
     model, given = together(batch)
     module, compilation = compiler.load(model)
     options = compiler.for_this_machine(Options(measured=()))
-    request = compiler.BuildRequest(module, compilation, options, "reference", 1).copied()
+    request = compiler.BuildRequest(module, compilation, options, "reference", 1).copy()
     executable = request.executable()
     inputs = {name: given[name] for name in executable.inputs}
     vector = Vector(inputs, executable.run(inputs))

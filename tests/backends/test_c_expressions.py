@@ -32,7 +32,7 @@ from popgraph.dialects.tile import CompareOp, ConvertOp, SelectOp
 from popgraph.dialects.tile.scalars import EXACT, RECORDS, ROUNDED, Kind, Scalar
 from popgraph.support import casts
 from popgraph.support.threefry import threefry
-from popgraph.support.words import WORDS, Words
+from popgraph.support.words import WORDS, WordFormat
 
 F16, BF16, F32, F64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
 I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
@@ -707,15 +707,15 @@ def test_extremes_with_a_constant(
 
 @pytest.mark.parametrize("lanes", [None, 2, 4, 8, 16])
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_dot(words: Words, lanes: int | None) -> None:
+def test_dot(words: WordFormat, lanes: int | None) -> None:
     """Vector widths have their own instruction, or the portable form; all give the same sums."""
 
     def compute(values: list[SSAValue]) -> SSAValue:
         type_ = values[2].type
         return kernels.make("tile.dot", values, type_, {"words": StringAttr(words.name)})
 
-    sums = I32 if words.is_whole else F32
-    (low, high), (least, most) = words.ends if words.is_whole else ((-99, 128), (-128, 99))
+    sums = I32 if words.is_integer else F32
+    (low, high), (least, most) = words.ranges if words.is_integer else ((-99, 128), (-128, 99))
     generator = np.random.default_rng(0)
     ends = ([low, high, 0, high], [least, most, most, least])
     extremes = [
@@ -727,7 +727,7 @@ def test_dot(words: Words, lanes: int | None) -> None:
         generator.integers(least, most, sizes, endpoint=True).astype(words.rhs),
     )
     x, y = (np.concatenate(parts).view(np.int32) for parts in zip(extremes, numbers, strict=True))
-    largest = 1 << 31 if words.is_whole else 1 << 20
+    largest = 1 << 31 if words.is_integer else 1 << 20
     z = generator.integers(-largest, largest, x.size).astype(words.total)
     made = kernels.elementwise("dot", [I32, I32, sums], sums, x.size, compute, lanes)
     program = kernels.program([(made, ["x", "y", "z"], "sum")])

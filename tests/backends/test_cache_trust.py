@@ -103,7 +103,7 @@ def test_a_cache_writable_by_others_is_not_used(
     assert len(compilers) == 2 and content(cache) == before
     folder.chmod(0o1777 if above else 0o700)
     compute()
-    assert len(compilers) == 2, "a sticky folder is like /tmp: others cannot rename what is ours"
+    assert len(compilers) == 2, "a sticky folder is like /tmp: others cannot rename our folder"
 
 
 def test_a_cache_of_another_user_is_not_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,7 @@ def test_constants_of_bodies_are_packed_when_the_program_is_loaded() -> None:
     assert_all(found, found[0])
     lowered = lower(module.clone(), compilation, for_this_machine(Options()))
     text = str(lowered)
-    assert text.count("tile.prepare_program") == 2, "each caller has memory for what it calls"
+    assert text.count("tile.prepare_program") == 2, "each caller has memory for its callee"
     assert "tile.loop" in text
 
 

@@ -109,7 +109,7 @@ def read_only() -> Array:
         (["past"], read_only, "input 'past' cannot be donated: the array is read-only"),
         (["past"], lambda: empty()[..., ::-1], "cannot be donated: the array is not contiguous"),
         (["past"], lambda: empty().tolist(), "cannot be donated: a list is not a NumPy array"),
-        (["past"], lambda: empty().astype(float), "it holds float64, the model wants float32"),
+        (["past"], lambda: empty().astype(float), "it holds float64, the model requires float32"),
     ],
 )
 def test_an_error_says_why_an_input_cannot_be_donated(

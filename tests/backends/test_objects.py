@@ -106,15 +106,13 @@ def test_equal_kernels_are_one_function() -> None:
 
 
 def test_some_builds_trim_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    The first build of a process does, and every build that completes cache_files.EVERY of them.
-    """
+    """The first build of a process trims it, and then every CALLS_PER_TRIM-th."""
     monkeypatch.setattr(objects, "LIMIT", 0)
     kept, file = Objects([cache], "key"), cache / "objects/ab/abc"
     removed = []
-    for _ in range(cache_files.EVERY + 1):
+    for _ in range(cache_files.CALLS_PER_TRIM + 1):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"object")
         kept.trim()
         removed.append(not file.exists())
-    assert removed == [True, *[False] * (cache_files.EVERY - 1), True]
+    assert removed == [True, *[False] * (cache_files.CALLS_PER_TRIM - 1), True]

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.backends.reference import evaluate
 from popgraph.backends.reference.structured import STRUCTURED
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.product import type_of_sums
+from popgraph.dialects.tile.structured.product import accumulator_type
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
@@ -148,7 +148,7 @@ def contract(lhs: Array, rhs: Array, kind: Attribute) -> Array:
         AffineMap.from_callable(lambda i, j, k: (i, k)),
         AffineMap.from_callable(lambda i, j, k: (k, j)),
     ]
-    total = type_of_sums(kind)
+    total = accumulator_type(kind)
     op = tile.contraction(left, right, maps, [n, m, k], 2, Region(identity_finish(total)), [total])
     (result,) = STRUCTURED[tile.ReduceOp](op, lhs, rhs)
     return result

@@ -1,4 +1,4 @@
-"""Random `.pgraph` programs with branches and loops, and what NumPy makes of them."""
+"""Random `.pgraph` programs with branches and loops, and their results by NumPy."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 Array = Any
 Step = tuple[Any, ...]
-"""The kind of a statement, then numbers that choose: plain data."""
+"""The kind of a statement, followed by integers that choose its operands: plain data."""
 
 ROWS, SIZE = 4, 3
 HEAD = f"graph g(a: f32[{SIZE}], b: f32[{SIZE}], m: f32[{ROWS}, {SIZE}], n: i64) -> y {{"
 LEAST = (-1.123, -0.217, 0.431, 1.377)
-"""What sums are compared with: none comes so near to these that rounding decides."""
+"""Bounds that sums are compared with; no sum is close enough for rounding to decide."""
 
 choice = st.integers(0, 20)
 
@@ -40,10 +40,10 @@ def step(draw: st.DrawFn, depth: int) -> Step:
 @dataclass
 class Text:
     """
-    Writes a program down.
+    Writes a program as text.
 
-    What is in scope is a list of names here and one of arrays in `run`, so that one number picks
-    the same value in both.
+    The scope is a list of names here and a list of arrays in `run`, so that an index picks the
+    same value in both.
     """
 
     count: int = 0
@@ -177,7 +177,7 @@ def text(program: list[Step]) -> str:
 
 
 def run(program: list[Step], inputs: dict[str, Array]) -> Array:
-    """What the program gives, by NumPy."""
+    """The result of a program, computed by NumPy."""
     scope = [inputs["a"], inputs["b"]]
     _block(program, scope, inputs)
     return sum(scope[1:], scope[0])

@@ -115,7 +115,7 @@ CASES: dict[str, tuple[ModelProto, str, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_and_hint(name: str) -> None:
+def test_errors_have_what_and_hint(name: str) -> None:
     bad, what, hint = CASES[name]
     error = error_of(bad)
     assert isinstance(error, ModelError)
@@ -136,7 +136,7 @@ def test_shapes_that_do_not_fit() -> None:
     )
 
 
-def test_a_declared_type_that_is_not_what_the_node_gives() -> None:
+def test_a_declared_type_that_contradicts_the_node() -> None:
     error = error_of(model("y = Relu(x)", results="int64[2, 3] y"))
     assert error.what == "value 'y' is declared as i64[2, 3], but the node computes f32[2, 3]"
 
@@ -152,8 +152,8 @@ def test_a_function_that_calls_itself() -> None:
     assert error_of(bad).what == "function l::F calls itself: l::F -> l::G -> l::F"
 
 
-def test_functions_that_unfold_without_measure() -> None:
-    """Each calls the one before it twice: 24 lines are 33 million nodes."""
+def test_exponential_expansion_of_functions_is_refused() -> None:
+    """Each function calls the previous one twice: 24 functions expand to 2**25 nodes."""
     domain = '<domain: "l", opset_import: ["" : 17, "l" : 1]>'
     functions = [f"{domain} F0 (a) => (b) {{ b = Neg(a) }}"]
     functions += [
@@ -168,7 +168,7 @@ def test_functions_that_unfold_without_measure() -> None:
     assert f"{MODELS}=10 in the environment" in error.hint
 
 
-def test_what_functions_unfold_into_is_adjustable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_expansion_is_adjustable(monkeypatch: pytest.MonkeyPatch) -> None:
     model = parser.parse_model(
         """
         <ir_version: 8, opset_import: ["" : 17, "l" : 1]> main (float[2] x) => (y) { y = l.F(x) }
@@ -262,7 +262,7 @@ def test_a_name_that_is_not_utf8() -> None:
     assert error_of(data).what == "a name in the model is not UTF-8"
 
 
-def test_graphs_nested_without_end() -> None:
+def test_deeply_nested_graphs() -> None:
     inner = GraphProto(name="leaf")
     inner.node.add(op_type="Identity", input=["x"], output=["leaf"])
     inner.output.add(name="leaf")
@@ -282,7 +282,7 @@ def test_graphs_nested_without_end() -> None:
 NO_MODEL = "not an ONNX model, or a truncated one"
 
 
-def test_bytes_that_are_no_model(tmp_path: Path) -> None:
+def test_bytes_that_are_not_a_model(tmp_path: Path) -> None:
     whole = model("y = Relu(x)").SerializeToString()
     assert error_of(b"version https://git-lfs.github.com/spec/v1").what == NO_MODEL
     assert error_of(whole[:-5]).what == NO_MODEL
@@ -298,8 +298,8 @@ def test_bytes_that_are_no_model(tmp_path: Path) -> None:
     assert (error.what, error.where) == (NO_MODEL, f"file {str(path)!r}")
 
 
-def test_damaged_bytes_never_end_in_anything_but_our_errors() -> None:
-    """Every failure is a PopgraphError; the rest of the mutants are models by chance."""
+def test_damaged_bytes_end_in_popgraph_errors() -> None:
+    """Every failure is a PopgraphError; the other mutants happen to be valid models."""
     numbers = random.Random(7)
     seeds = [bad.SerializeToString() for bad, _, _ in CASES.values()]
     refused = 0

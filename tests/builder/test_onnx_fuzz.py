@@ -23,7 +23,7 @@ from tests.peer import answers
 IS_LONG = settings().max_examples > 20
 MUTANTS = 10_000 if IS_LONG else 150
 IN_C = 25
-"""One in so many runs in C as well."""
+"""One mutant in this many also runs in C."""
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 OPENED = Opened()
@@ -31,7 +31,7 @@ OPENED = Opened()
 
 @pytest.fixture(autouse=True)
 def nothing_written() -> Iterator[None]:
-    """Files are written in folders of temporary files only, and in the cache."""
+    """Fails if a file is written outside of the temporary folder and the cache."""
     OPENED.watching, OPENED.written = True, []
     yield
     OPENED.watching = False
@@ -65,7 +65,7 @@ def test_fuzz_of_models(kind: str, tmp_path: Path) -> None:
 def unlike_the_peer(
     verdicts: dict[int, Verdict], seeds: Sequence[ModelProto], folder: Path
 ) -> list[str]:
-    """What onnxruntime computes otherwise, of models that both run."""
+    """The mutants that both runtimes run, but with different results."""
     ran = {number: mutant(Random(number), seeds) for number, one in verdicts.items() if one.outputs}
     compared = {number: data for number, data in ran.items() if is_comparable(data)}
     cases = [(data, verdicts[number].inputs) for number, data in compared.items()]
@@ -79,7 +79,7 @@ def unlike_the_peer(
 
 
 def is_comparable(data: bytes) -> bool:
-    """Casts to whole numbers mean nothing out of range, random numbers are not the same."""
+    """Whether results are defined: casts out of range and random numbers are not."""
     model = load_from_string(data)
     nodes = [*model.graph.node, *(node for one in model.functions for node in one.node)]
     operators = {node.op_type for node in nodes}
@@ -93,7 +93,7 @@ NUMBERS = ("0", "8", "-8", "16", "9223372036854775808", "1e3", "x", "")
 
 
 def test_fuzz_of_external_data(tmp_path: Path) -> None:
-    """Nothing outside the model's folder is read, whatever the model says."""
+    """No file outside of the model's folder is read, for any location that the model names."""
     folder = tmp_path / "model"
     folder.mkdir()
     (tmp_path / "secret.bin").write_bytes(bytes(64))
@@ -108,7 +108,7 @@ def test_fuzz_of_external_data(tmp_path: Path) -> None:
 
 
 def external(folder: Path, random: Random) -> str:
-    """Reads a model of which a tensor stands in another file."""
+    """Reads a model with a tensor in an external file."""
     model = ModelProto()
     model.CopyFrom(own_models()[0])
     tensor = model.graph.initializer[1]

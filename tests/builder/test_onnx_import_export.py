@@ -24,7 +24,7 @@ LIGHT = sorted(Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx")
 @pytest.fixture(scope="module")
 def cases() -> Iterator[list[TestCase]]:
     found = list(node_cases())
-    gc.freeze()  # two million objects that will not go: do not look at them again
+    gc.freeze()  # Two million live objects: each search for garbage would walk them.
     yield found
     gc.unfreeze()
 
@@ -37,7 +37,7 @@ def context() -> Context:
 
 
 def differences(model: onnx.ModelProto, context: Context) -> str:
-    """What goes wrong on the way through the IR and its text; empty when nothing does."""
+    """The first difference after a round trip through the IR and its text; empty if none."""
     store = WeightStore()
     module = import_model(model, store)
     module.verify()

@@ -22,7 +22,7 @@ from popgraph.support.errors import ModelError
 
 
 def through_ir(model: ModelProto | Path) -> ModelProto:
-    """The model after import, text, parsing and export."""
+    """The model after import, printing, parsing and export."""
     store = WeightStore()
     module = import_model(model, store)
     module.verify()
@@ -91,7 +91,7 @@ def test_fields_that_are_present_but_empty_stay_present() -> None:
     assert back.graph.node[0].HasField("domain")
 
 
-def test_the_long_name_of_the_standard_domain_stays() -> None:
+def test_the_domain_name_ai_onnx_is_kept() -> None:
     model = small(ADD)
     model.graph.node[0].domain = "ai.onnx"
     model.opset_import[0].domain = "ai.onnx"
@@ -388,7 +388,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
         import_model(path, WeightStore())
 
 
-def test_external_data_of_a_message_asks_for_the_path(tmp_path: Path) -> None:
+def test_external_data_requires_the_path_of_the_model(tmp_path: Path) -> None:
     model = onnx.load(external_model(tmp_path), load_external_data=False)
     with pytest.raises(ModelError) as caught:
         import_model(model, WeightStore())
@@ -417,7 +417,7 @@ def test_nested_graphs_see_outer_values() -> None:
     assert describe(branch.results[0].type) == "f32[3]"
 
 
-def test_foreign_opset_imports_do_not_matter() -> None:
+def test_opset_imports_of_unused_domains_are_kept() -> None:
     model = small(ADD)
     model.opset_import.add(domain="com.microsoft", version=1)
     assert through_ir(model) == model

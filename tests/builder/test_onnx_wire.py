@@ -33,8 +33,8 @@ def model(*tensors: TensorProto) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
-def set_aside(data: bytes) -> list[int]:
-    """The sizes of the elements that do not go through protobuf."""
+def move_to_store(data: bytes) -> list[int]:
+    """Sizes of the tensor contents that bypass protobuf's parser."""
     sizes = list[int]()
 
     def mark(rest: bytes, elements: memoryview) -> None:
@@ -76,7 +76,7 @@ TENSORS: dict[str, Callable[[], TensorProto]] = {
 
 
 @pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS.keys())
-def test_the_module_is_the_same(make: Callable[[], TensorProto]) -> None:
+def test_the_module_equals_that_of_protobuf(make: Callable[[], TensorProto]) -> None:
     given = model(make())
     plain, wired = WeightStore(), WeightStore()
     expected = import_model(given, plain)
@@ -105,24 +105,24 @@ def reason(given: bytes | ModelProto) -> str | None:
 
 
 @pytest.mark.parametrize("make", BROKEN.values(), ids=BROKEN.keys())
-def test_what_is_broken_is_refused_with_the_same_words(make: Callable[[], TensorProto]) -> None:
+def test_broken_models_have_the_same_errors(make: Callable[[], TensorProto]) -> None:
     given = model(make())
     assert reason(given.SerializeToString()) == reason(given)
 
 
-def test_elements_are_set_aside() -> None:
-    assert set_aside(model().SerializeToString()) == [WEIGHTS.nbytes]
-    assert set_aside(model(*[tensor(name=name) for name in "wvu"]).SerializeToString()) == (
+def test_tensor_contents_bypass_protobuf() -> None:
+    assert move_to_store(model().SerializeToString()) == [WEIGHTS.nbytes]
+    assert move_to_store(model(*[tensor(name=name) for name in "wvu"]).SerializeToString()) == (
         [WEIGHTS.nbytes] * 3
     )
 
 
-def test_no_file_knows_the_mark() -> None:
+def test_the_mark_of_stored_tensors_is_unguessable() -> None:
     assert IN_STORE.startswith("popgraph.blob.") and len(IN_STORE) > 25
 
 
 def test_a_message_in_two_parts_is_one_model() -> None:
-    """Protobuf merges fields that come twice; the last of two elements counts."""
+    """Protobuf merges repeated messages, and the last of two scalars wins."""
     first, second = model(), ModelProto()
     second.graph.doc_string = "merged"
     second.graph.initializer.append(tensor(name="v"))
@@ -134,7 +134,7 @@ def test_a_message_in_two_parts_is_one_model() -> None:
 
 
 @pytest.mark.parametrize("place", range(0, 400, 7))
-def test_half_a_message_is_refused_as_protobuf_does(place: int) -> None:
+def test_a_truncated_message_is_refused(place: int) -> None:
     data = model().SerializeToString()
     for damaged in (data[:place], data[: len(data) - place], _flipped(data, place)):
         wired = reason(damaged)
@@ -153,8 +153,8 @@ def _flipped(data: bytes, place: int) -> bytes:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_elements_that_stand_between_words_are_written(dtype: type[np.generic]) -> None:
-    """A file has weights at any byte, and processors have words at every fourth or eighth."""
+def test_unaligned_tensor_contents_are_written(dtype: type[np.generic]) -> None:
+    """Contents of weights may be unaligned in a file."""
     elements = np.arange(1200, dtype=dtype)
     given = model(
         helper.make_tensor("w", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [1200], elements)

@@ -1,4 +1,4 @@
-"""PopART's rules of operators have an answer to whatever a model may hold."""
+"""Fuzzes PopART's checks of operators: each returns a message or None."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from popgraph.builder.opset.checks import AT_ONCE, CHECKS, Node, complaint, complaint_at_once
+from popgraph.builder.opset.checks import (
+    CHECKS,
+    IMMEDIATE_CHECKS,
+    Node,
+    complaint,
+    immediate_complaint,
+)
 from popgraph.dialects.onnx.annotations import PARTIALS, SERIALIZED, SERIALIZED_FACTOR
 from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
 from popgraph.support import dtypes
@@ -22,7 +28,7 @@ NAMES = [
     *("activation_alpha", "activation_beta", "nearest_mode", "seed"),
 ]
 IDS = ("x", "x", "", "a{b}", "{}", "%s", "{0")
-"""Names of nodes and tensors may hold what text formatting has a meaning for."""
+"""Names of nodes and tensors, some with characters that formatting interprets."""
 INTEGERS = st.integers(-3, 5)
 VALUES = st.one_of(
     INTEGERS,
@@ -35,7 +41,7 @@ ELEMENTS = st.sampled_from(["FLOAT", "FLOAT16", "INT32", "INT64", "UINT32", "BOO
 
 @st.composite
 def nodes(draw: st.DrawFn) -> Node:
-    domain, op_type = draw(st.sampled_from(sorted({*CHECKS, *AT_ONCE})))
+    domain, op_type = draw(st.sampled_from(sorted({*CHECKS, *IMMEDIATE_CHECKS})))
     operands = draw(st.lists(st.none() | st.tuples(ELEMENTS, SHAPES), max_size=5))
     types: list[Any] = [
         UNKNOWN if one is None else tensor_type(dtypes.BY_POPART[one[0]], tuple(one[1]))
@@ -61,6 +67,6 @@ def nodes(draw: st.DrawFn) -> Node:
 @given(nodes())
 @example(Node("Conv", 1, "", [], [], [], {PARTIALS: [0]}))
 @example(Node("Clip", 11, "a{b}", ["x", "{}"], ["{0"], [UNKNOWN] * 2, {}, streamed=frozenset([1])))
-def test_fuzz_rules_complain_or_say_nothing(node: Node) -> None:
-    for said in (complaint(node), complaint_at_once(node)):
+def test_fuzz_operator_checks_return_a_text_or_none(node: Node) -> None:
+    for said in (complaint(node), immediate_complaint(node)):
         assert said is None or isinstance(said, str)

@@ -56,7 +56,7 @@ def test_each_symbol_is_an_operator(symbol: str, expected: list[str]) -> None:
     assert op_types(body(f"y = x {symbol} x", head="x: f32[4, 4]")) == expected
 
 
-def test_inputs_stand_by_place_or_by_name_and_may_be_missing() -> None:
+def test_inputs_by_position_or_name_and_absent_inputs() -> None:
     clip = nodes(body("y = Clip(x, _, 6)"))[-1]
     assert [value is None for value in clip.input_values()] == [False, True, False]
     named = nodes(body("y = Clip(x, max=6)"))[-1]
@@ -84,7 +84,7 @@ def test_a_keyword_is_an_attribute_where_the_version_has_one() -> None:
         ('const y = ["a"]', "object", ["a"]),
     ],
 )
-def test_literals_take_the_type_that_is_wanted(statement: str, dtype: str, expected: Any) -> None:
+def test_literals_take_the_expected_type(statement: str, dtype: str, expected: Any) -> None:
     document = body(f"    {statement}")
     held = [n.attribute_values(document.weights) for n in nodes(document)]
     array = next(values["value"] for values in held if "value" in values)
@@ -118,12 +118,12 @@ def test_symbolic_dimensions_flow_through() -> None:
     assert describe(model_of(document.module).graph.outputs.data[0].type) == "f32[N, 7]"
 
 
-def test_a_declared_type_says_more_than_inference_knows() -> None:
+def test_a_declared_type_refines_inference() -> None:
     document = parse("graph g(x: f32[?, 4]) -> (y: f32[M, 4]) {\n y = Relu(x)\n}")
     assert describe(model_of(document.module).graph.outputs.data[0].type) == "f32[M, 4]"
 
 
-def test_operators_of_other_domains_travel() -> None:
+def test_operators_of_other_domains_are_kept() -> None:
     document = body('y: f32[N, 4] = com.example.Odd(x, _, x, a=1, f=0.5, s="t", n=[1, 2])')
     (node,) = nodes(document)
     assert (node.domain, node.op_type) == ("com.example", "Odd")
@@ -144,7 +144,7 @@ def test_the_newest_operators_are_the_default() -> None:
     assert nodes(document)[0].name == "onnx.Relu.v14"
 
 
-def test_every_operation_knows_its_place_in_the_text() -> None:
+def test_operations_have_source_locations() -> None:
     document = body("weight w: f32[4] = zeros\n y = Relu(\n    x + w)")
     places = {}
     for op in model_of(document.module).graph.block.ops:
@@ -168,7 +168,7 @@ def test_the_doc_string_of_a_file_is_the_models_and_that_of_a_graph_the_graphs()
     assert graph_metadata(model.graph).doc == "Graph.\n  More."
 
 
-def test_layout_is_free_inside_parentheses() -> None:
+def test_newlines_are_free_inside_parentheses() -> None:
     text = "\r\n# c\r\n\r\ngraph g(\n  x: f32[2], # in\n) -> (\n y,\n) { y = Add(\n x,\n x,\n) }"
     assert op_types(parse(text)) == ["Add"]
 
@@ -213,7 +213,7 @@ def test_distributions_have_the_moments_they_are_named_for() -> None:
     assert h.std() == pytest.approx((2 / 400) ** 0.5, rel=0.01)
 
 
-def test_what_other_initialisers_make() -> None:
+def test_values_of_other_initialisers() -> None:
     document = body(
         "weight t: f32[400, 300] = truncated_normal(std=0.5, seed=1)\n"
         "weight o: f64[3, 4, 2] = orthogonal(gain=2, seed=1)\n"
@@ -244,7 +244,7 @@ def test_fans_of_matrices_and_convolutions() -> None:
     assert fans(()) == (1, 1)
 
 
-def test_weights_are_loaded_from_beside_the_text(tmp_path: Path) -> None:
+def test_weights_are_loaded_from_the_folder_of_the_text(tmp_path: Path) -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.savez(tmp_path / "w.npz", a=array, b=array.astype(np.float64))
     path = tmp_path / "m.pgraph"
@@ -285,7 +285,7 @@ def test_a_train_section_is_data() -> None:
     assert training.optimizer.arguments == {"learning_rate": 0.001, "beta1": 0.8}
 
 
-def test_training_adds_inputs_and_the_loss_and_inference_does_not_know_them() -> None:
+def test_training_inputs_and_loss_are_absent_in_inference() -> None:
     document = parse(TRAINED)
     assert model_of(document.module).graph.input_names == ("x",)
     assert document.training is not None
@@ -315,7 +315,7 @@ def test_several_graphs_and_their_trainings() -> None:
     assert list(document.trainings) == ["b"]
 
 
-def test_an_optimizer_can_be_parsed_alone() -> None:
+def test_an_optimizer_expression_is_parsed() -> None:
     call = parse_optimizer("SGD(0.1, momentum=0.9, nesterov=true)")
     assert isinstance(call, OptimizerCall)
     assert call.arguments == {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}
@@ -332,7 +332,7 @@ def test_the_examples_are_well_formed(path: Path) -> None:
         document.training.module.verify()
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / "m.pgraph"
     with pytest.raises(ParseError, match="cannot be read"):
         load(path)

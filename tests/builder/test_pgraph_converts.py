@@ -28,7 +28,7 @@ def small(text: str) -> ModelProto:
 
 
 def add() -> ModelProto:
-    """A graph of one node, to be told more about."""
+    """A graph of one node, to which tests add metadata."""
     return small(
         """
         <ir_version: 10, opset_import: ["" : 21]>
@@ -38,7 +38,7 @@ def add() -> ModelProto:
 
 
 def comes_back(model: ModelProto) -> str:
-    """The text, from which the same model was read."""
+    """The text of a model, after checking that it parses back to the same model."""
     store = WeightStore()
     text = text_of(import_model(model, store), store)
     document = parse(text)
@@ -48,10 +48,10 @@ def comes_back(model: ModelProto) -> str:
     return text
 
 
-# --- what is said about the model and its graph ------------------------------------------------
+# --- metadata of the model and its graph -------------------------------------------------------
 
 
-def test_what_stands_around_a_graph() -> None:
+def test_metadata_of_the_model_is_kept() -> None:
     model = add()
     model.ir_version, model.model_version = 8, 3
     model.producer_name, model.producer_version = "pytorch", "2.0"
@@ -68,7 +68,7 @@ def test_what_stands_around_a_graph() -> None:
     assert '@graph_meta("a key", "\\"\\n")' in text
 
 
-def test_doc_strings_stand_where_they_are_read() -> None:
+def test_doc_strings_are_next_to_their_subjects() -> None:
     model = add()
     model.doc_string, model.graph.doc_string = "A model.", "Adds.\n\nMore."
     text = comes_back(model)
@@ -82,7 +82,7 @@ def test_a_graph_without_a_name() -> None:
     assert "@unnamed\ngraph main(" in comes_back(model)
 
 
-def test_what_no_word_can_say() -> None:
+def test_rare_fields_are_annotations_of_protobuf_text() -> None:
     model = add()
     model.training_info.add().algorithm.name = "sgd"
     model.graph.quantization_annotation.add(tensor_name="x")
@@ -121,7 +121,7 @@ def named(names: list[str], outputs: list[str]) -> str:
     return comes_back(model)
 
 
-def test_a_rule_names_the_nodes() -> None:
+def test_node_names_follow_a_naming_rule() -> None:
     torch = named(["/a/Relu", "/b/Relu", "/c/Relu"], ["/a/Relu_out", "/b/Relu_out", "/c/Relu_out"])
     assert '@names("_out")' in torch
     assert "@name(" not in torch
@@ -132,7 +132,7 @@ def test_a_rule_names_the_nodes() -> None:
     assert "@name" not in named(["", "", ""], ["a", "b", "c"])
 
 
-def test_exceptions_from_a_rule_are_said() -> None:
+def test_exceptions_from_a_naming_rule_are_written() -> None:
     text = named(["a", "b", "other", "", "e", "f"], ["a", "b", "c", "d", "e", "f"])
     assert '@names("")' in text
     assert '@name("other") c = Relu(b)' in text
@@ -140,7 +140,7 @@ def test_exceptions_from_a_rule_are_said() -> None:
     assert text.count("@name(") == 2
 
 
-# --- what is said about nodes and values -------------------------------------------------------
+# --- metadata of nodes and values --------------------------------------------------------------
 
 
 def test_notes_on_a_node() -> None:
@@ -247,7 +247,7 @@ NAMES = [
 ]
 
 
-def test_names_that_are_no_identifiers() -> None:
+def test_names_that_are_not_identifiers() -> None:
     model = add()
     before = "z"
     for name in NAMES:
@@ -333,7 +333,7 @@ DTYPES = [
 ]
 
 
-def test_large_weights_stand_in_a_file_beside_the_text(tmp_path: Path) -> None:
+def test_large_weights_are_stored_in_a_separate_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     arrays = [(rng.random((5, 7)) * 3).astype(dtype) for dtype in DTYPES]
     model = with_weights(*arrays)
@@ -361,7 +361,7 @@ def sparse_tensor(count: int) -> onnx.SparseTensorProto:
     )
 
 
-def test_the_file_is_one_that_the_safetensors_package_reads(tmp_path: Path) -> None:
+def test_the_weight_file_is_readable_by_safetensors(tmp_path: Path) -> None:
     package = pytest.importorskip("safetensors.numpy")
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     write_file(tmp_path / "w.safetensors", safetensors({"a/b": array, "é": array[0]}))
@@ -369,7 +369,7 @@ def test_the_file_is_one_that_the_safetensors_package_reads(tmp_path: Path) -> N
     assert np.array_equal(found["a/b"], array)
 
 
-def test_a_file_of_weights_may_be_written_anew_from_its_own(tmp_path: Path) -> None:
+def test_a_weight_file_may_be_overwritten_from_its_own_mapping(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     array = np.arange(40, dtype=np.float32)
     write_file(path, safetensors({"w": array}))
@@ -378,7 +378,7 @@ def test_a_file_of_weights_may_be_written_anew_from_its_own(tmp_path: Path) -> N
     assert [one.name for one in tmp_path.iterdir()] == ["w.safetensors"]
 
 
-def test_other_files_that_weights_are_loaded_from(tmp_path: Path) -> None:
+def test_weights_are_loaded_from_other_file_formats(tmp_path: Path) -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "a.npz", key=array)
@@ -416,7 +416,7 @@ def test_other_files_that_weights_are_loaded_from(tmp_path: Path) -> None:
         ('load("a.npy", "k")', "`load` takes a file and a key"),
     ],
 )
-def test_files_that_cannot_be_loaded(tmp_path: Path, call: str, what: str) -> None:
+def test_weight_files_that_cannot_be_loaded(tmp_path: Path, call: str, what: str) -> None:
     (tmp_path / "a.bin").write_bytes(bytes(12))
     (tmp_path / "a.safetensors").write_bytes(b"\xff" * 40)
     write_file(tmp_path / "b.safetensors", safetensors({"w": np.zeros(3, np.float32)}))
@@ -506,7 +506,7 @@ def test_an_inner_graph_may_give_an_outer_value_and_one_twice() -> None:
     assert "-> yes(v) {\n" in comes_back(model)
 
 
-def test_what_is_said_about_inner_graphs() -> None:
+def test_metadata_of_inner_graphs() -> None:
     model = small(LOOP)
     body = model.graph.node[0].attribute[0].g
     body.doc_string = "One turn."
@@ -525,7 +525,7 @@ def test_what_is_said_about_inner_graphs() -> None:
     assert '"""One turn."""' in text
 
 
-def test_types_of_what_loops_carry_stand_where_they_are_not_the_usual_ones() -> None:
+def test_unusual_types_of_loop_carried_values_are_written() -> None:
     model = small(LOOP)
     body = model.graph.node[0].attribute[0].g
     body.input[0].ClearField("type")
@@ -552,7 +552,7 @@ def test_a_scan_goes_through_rows() -> None:
     assert f"    {head}\n        next: f32[3], seen: f32[3],\n    ) {{\n" in text
 
 
-def test_what_loop_cannot_say_is_a_call() -> None:
+def test_loops_without_syntax_are_written_as_calls() -> None:
     scan = small(SCAN)
     scan.graph.node[0].attribute.add(name="scan_input_directions", ints=[1, 0], type=7)
     assert "scan_input_directions=[1, 0]" in comes_back(scan)
@@ -561,20 +561,20 @@ def test_what_loop_cannot_say_is_a_call() -> None:
     assert "body=graph turn(@doc(" in comes_back(loop).replace("\n", "").replace("        ", "")
 
 
-def test_counts_and_conditions_that_are_not_given() -> None:
+def test_absent_trip_counts_and_conditions() -> None:
     model = small(LOOP)
     model.graph.node[0].input[0] = model.graph.node[0].input[1] = ""
     assert "loop i in 0.. while go_in with (go_in = _, v: f32[3] = x)" in comes_back(model)
 
 
-def test_outputs_of_a_loop_that_are_not_wanted() -> None:
+def test_unused_outputs_of_a_loop() -> None:
     model = small(LOOP)
     model.graph.node[0].output[0] = ""
     del model.graph.output[0]
     assert "(_, _, all) = loop i in 0..n" in comes_back(model)
 
 
-def test_a_known_condition_of_an_if_stays_one() -> None:
+def test_a_constant_condition_of_an_if_is_kept() -> None:
     model = small(LOOP)
     model.graph.node.insert(
         0, helper.make_node("Constant", [], ["y/1"], value=numpy_helper.from_array(np.array(True)))
@@ -593,7 +593,7 @@ def test_a_known_condition_of_an_if_stays_one() -> None:
     assert "y = if bool(true) -> yes(a) {" in comes_back(model)
 
 
-def test_outputs_that_have_become_other_values() -> None:
+def test_outputs_rebound_to_other_values() -> None:
     store = WeightStore()
     model = add()
     model.graph.node.add(op_type="Neg", input=["z"], output=["w"])
@@ -655,7 +655,7 @@ graph main(x: f32[N, 4]) -> (y: f32[N, 4]) {
     )
 
 
-def test_what_is_said_about_functions() -> None:
+def test_metadata_of_functions() -> None:
     model = functions()
     function = model.functions[1]
     function.overload = "f32"
@@ -743,7 +743,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_mistakes_in_what_is_rare(line: str) -> None:
+def test_errors_in_rare_syntax(line: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         parse(f"graph g(x: f32[2]) -> x {{\n    {line}\n}}\n")
     assert MISTAKES[line] in str(caught.value)
@@ -752,7 +752,7 @@ def test_mistakes_in_what_is_rare(line: str) -> None:
 # --- the difference of two models --------------------------------------------------------------
 
 
-def test_spelling_makes_no_difference() -> None:
+def test_equivalent_spellings_compare_equal() -> None:
     first, second = with_weights(np.ones((2, 2), np.float32)), with_weights()
     second.graph.initializer.append(helper.make_tensor("w0", FLOAT, [2, 2], [1.0] * 4))
     second.graph.node[0].output.append("")
@@ -761,7 +761,7 @@ def test_spelling_makes_no_difference() -> None:
     assert model_difference(first, second) == ""
 
 
-def test_the_first_difference_is_told_with_its_place() -> None:
+def test_the_first_difference_is_reported_with_its_location() -> None:
     first, second = with_weights(np.ones(2, np.float32)), with_weights(np.ones(2, np.float32))
     second.graph.node[0].op_type = "Sub"
     assert model_difference(first, second) == "graph.node[0].op_type: 'Add', 'Sub'"

@@ -31,7 +31,7 @@ def message_of(text: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "text", "message"), cases(), ids=[case[0] for case in cases()])
-def test_the_message_is_this_one(
+def test_error_messages_are_exact(
     name: str, text: str, message: str, request: pytest.FixtureRequest
 ) -> None:
     found = message_of(text)
@@ -55,7 +55,7 @@ def test_every_example_of_the_table_is_broken(known: mistakes.Advice) -> None:
         advice.stuck(language(), example)
 
 
-def test_mistakes_come_in_the_order_of_the_text() -> None:
+def test_errors_are_in_the_order_of_the_text() -> None:
     text = "graph g(x: f32[2]) -> y {\n    y = Relu(a)\n    z = Foo(x)\n    q = x + b\n}"
     with pytest.raises(ErrorGroup) as raised:
         parse(text, "bad.pgraph")
@@ -64,7 +64,7 @@ def test_mistakes_come_in_the_order_of_the_text() -> None:
     assert all(isinstance(error, ParseError) for error in raised.value.errors)
 
 
-def test_what_follows_from_a_mistake_is_not_reported() -> None:
+def test_consequential_errors_are_not_reported() -> None:
     text = "graph g(x: f32[2]) -> y {\n    a = Rellu(x)\n    b = a + a\n    y = b * x\n}"
     with pytest.raises(ParseError, match="Rellu"):
         parse(text)

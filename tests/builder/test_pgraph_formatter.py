@@ -60,7 +60,7 @@ train g (labels: i32[N]) {
 
 
 def placeless(node: object) -> object:
-    """A tree without places, to be compared."""
+    """A tree without source spans, for comparison."""
     if isinstance(node, tuple):
         return [placeless(item) for item in node]
     if isinstance(node, tree.Node):
@@ -73,19 +73,19 @@ def meaning(text: str) -> object:
     return placeless(parse_file(Source(text, "t")))
 
 
-def test_every_kind_of_line_keeps_its_meaning_and_settles() -> None:
+def test_formatting_keeps_meaning_and_is_idempotent() -> None:
     once = format_text(TEXT)
     assert meaning(once) == meaning(TEXT)
     assert format_text(once) == once
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples_are_laid_out(path: Path) -> None:
+def test_the_examples_are_formatted(path: Path) -> None:
     text = path.read_text()
     assert format_text(text) == text
 
 
-def test_spaces_go_comments_stay_and_numbers_keep_their_spelling() -> None:
+def test_comments_and_spellings_of_numbers_are_kept() -> None:
     text = (
         "# top\nlet a=0x10   # ten\n\n\n\nlet b = 1e-3\ngraph g( x:f32[N,3] ,) -> y {# open\n"
         "  # why\n  y=x*a+b   # how\n\n\n  # end\n\n}\n# last"
@@ -106,7 +106,7 @@ def test_lines_with_comments_between_their_words_stay_as_they_are() -> None:
     )
 
 
-def test_what_is_not_well_formed_is_refused() -> None:
+def test_malformed_text_is_refused() -> None:
     with pytest.raises(ParseError):
         format_text("graph g(x: f32[2]) -> y {\n    y = = x\n}")
 

@@ -23,7 +23,7 @@ from popgraph.passes.base import Compilation
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
 
 SECONDS = 10
-"""Of computing: no text is worth more."""
+"""CPU time that a text may take."""
 
 
 def in_graph(*lines: str) -> str:
@@ -31,7 +31,7 @@ def in_graph(*lines: str) -> str:
 
 
 def templates(count: int, call: str) -> str:
-    """Each of which calls the last, in this way."""
+    """A chain of `count` templates: each calls the previous one through `call`."""
     head = "def f0(x: f32[N]) -> y { y = Relu(x) }\n"
     bodies = (
         f"def f{i}(x: f32[N]) -> y {{ y = {call.format(f'f{i - 1}')} }}\n" for i in range(1, count)
@@ -69,7 +69,7 @@ UNFOLDING = {
 
 
 @pytest.mark.parametrize(("text", "line"), UNFOLDING.values(), ids=UNFOLDING.keys())
-def test_what_unfolds_without_measure_is_refused(
+def test_unbounded_expansion_is_refused(
     text: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TEXTS, "0.01")
@@ -78,7 +78,7 @@ def test_what_unfolds_without_measure_is_refused(
 
 
 @pytest.mark.parametrize("initialiser", ["zeros", "normal", "orthogonal", "truncated_normal"])
-def test_first_values_have_a_budget_too(initialiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initial_values_have_a_budget(initialiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = in_graph(f"for i in 0..9 {{ weight w: f32[300, 200] = {initialiser} }}")
     assert parse(text)
     monkeypatch.setenv(TEXTS, "0.001")
@@ -132,7 +132,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("line", DEEP.values(), ids=DEEP.keys())
-def test_what_is_nested_too_deeply_is_refused_at_its_place(line: str) -> None:
+def test_deep_nesting_is_refused_with_its_location(line: str) -> None:
     for read in (parse, format_text):
         with pytest.raises(ParseError, match="nested more than 200 levels deep") as raised:
             read(in_graph(line))
@@ -142,7 +142,7 @@ def test_what_is_nested_too_deeply_is_refused_at_its_place(line: str) -> None:
     assert "nested more than" in assistant.now.diagnostics[0].message
 
 
-def test_many_templates_within_each_other_are_no_recursion() -> None:
+def test_chains_of_templates_do_not_recurse() -> None:
     assert parse(templates(60, "{0}(x)"))
     with pytest.raises(ParseError, match="nested more than 80 levels deep"):
         parse(templates(200, "{0}(x)"))
@@ -167,7 +167,7 @@ NO_VALUES = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With files that are damaged, or none."""
+    """A folder with damaged files, dangling links and folders named like files."""
     (tmp_path / "loop.npy").symlink_to("loop.npy")
     (tmp_path / "loop.pgraph").symlink_to("loop.pgraph")
     (tmp_path / "folder.npy").mkdir()
@@ -183,7 +183,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("line", NO_VALUES.values(), ids=NO_VALUES.keys())
-def test_what_is_no_value_is_said_in_a_sentence(line: str, folder: Path) -> None:
+def test_invalid_values_end_in_errors(line: str, folder: Path) -> None:
     text = folder / "a.pgraph"
     text.write_text(in_graph(line))
     with pytest.raises((ParseError, TypeMismatchError)):
@@ -191,14 +191,14 @@ def test_what_is_no_value_is_said_in_a_sentence(line: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["a\\0b", "loop.pgraph", "x" * 300, ".", "folder.npy"])
-def test_what_is_no_file_cannot_be_imported(name: str, folder: Path) -> None:
+def test_importing_something_that_is_not_a_file_fails(name: str, folder: Path) -> None:
     text = folder / "a.pgraph"
     text.write_text(f'import "{name}"\n' + in_graph())
     with pytest.raises(ParseError):
         pgraph.load(text)
 
 
-def test_half_a_character_is_none() -> None:
+def test_lone_surrogates_are_refused() -> None:
     for read in (parse, format_text):
         with pytest.raises(ParseError, match="is not a valid character") as raised:
             read('"""\ud800"""\n' + in_graph())
@@ -252,7 +252,7 @@ edits = st.lists(
 
 
 def mutated(text: str, changes: list[tuple[str, float, int, object]]) -> str:
-    """Pieces put in, said again and again, or moved elsewhere; at most ten thousand characters."""
+    """A text with insertions, repetitions and moves; at most 10,000 characters."""
     for kind, place, length, what in changes:
         start = int(place * len(text))
         cut, rest = text[start : start + length], text[start + length :]
@@ -271,7 +271,7 @@ def mutated(text: str, changes: list[tuple[str, float, int, object]]) -> str:
 
 @contextmanager
 def in_time() -> Iterator[None]:
-    """What computes for longer fails where it stands."""
+    """Raises in the running code after `SECONDS` of CPU time."""
 
     def late(*_: object) -> None:
         raise AssertionError(f"more than {SECONDS} seconds of computing")
@@ -293,7 +293,7 @@ def in_time() -> Iterator[None]:
 def test_fuzz_of_mutated_texts(
     folder: Path, seed: str, changes: list[tuple[str, float, int, object]]
 ) -> None:
-    """Only sentences, only within time, and nothing is written."""
+    """Every mutant ends in time, in a result or a PopgraphError, and writes no file."""
     (folder / "b.pgraph").write_text("def dense(x, n=2) -> y { y = x }\n")
     before = sorted(folder.parent.rglob("*"))
     text = mutated(seed, changes)
@@ -303,7 +303,7 @@ def test_fuzz_of_mutated_texts(
 
 
 def read_in_every_way(text: str, folder: Path) -> None:
-    """As `check`, `fmt` and editors do, and on to the next level."""
+    """Reads a text as `check`, `fmt` and editors do, and lowers it one level."""
     path = str(folder / "a.pgraph")
     document = None
     try:

@@ -29,7 +29,7 @@ def twice(x: f32[...], f) -> y {
 
 
 def files(folder: Path, **texts: str) -> Path:
-    """Writes texts, by the names of their files; the path of `main`."""
+    """Writes texts to files of these names, and returns the path of `main`."""
     for name, text in texts.items():
         (folder / f"{name}.pgraph").write_text(text)
     return folder / "main.pgraph"
@@ -66,7 +66,7 @@ def test_a_list_imports_only_what_it_names(tmp_path: Path) -> None:
     assert "there is no value `width`" in message(path)
 
 
-def test_imports_of_imports_are_not_handed_on(tmp_path: Path) -> None:
+def test_imports_are_not_transitive(tmp_path: Path) -> None:
     middle = 'import "layers.pgraph"\ndef two(x: f32[...]) -> y {\n y = dense(x, width)\n}'
     texts = {"layers": LAYERS, "middle": middle}
     path = files(tmp_path, **texts, main=main('import "middle.pgraph"', "y = two(x)"))
@@ -75,20 +75,20 @@ def test_imports_of_imports_are_not_handed_on(tmp_path: Path) -> None:
     assert "'middle.pgraph' does not define `dense`" in message(path)
 
 
-def test_the_graphs_of_an_imported_file_are_left_alone(tmp_path: Path) -> None:
+def test_graphs_of_imported_files_are_not_compiled(tmp_path: Path) -> None:
     layers = LAYERS + "graph other(x: f32[2]) -> y {\n y = Mistake(x)\n}"
     path = files(tmp_path, layers=layers, main=main('import "layers.pgraph"'))
     assert list(load(path).graphs) == ["g"]
 
 
-def test_two_ways_to_one_file_are_one_file(tmp_path: Path) -> None:
+def test_two_paths_to_one_file_are_one_import(tmp_path: Path) -> None:
     middle = 'import "layers.pgraph"\nlet more = width + 1'
     text = main('import "middle.pgraph"\nimport "layers.pgraph"\nimport "layers.pgraph" (dense)')
     path = files(tmp_path, layers=LAYERS, middle=middle, main=text)
     assert op_types(load(path)) == ["MatMul"]
 
 
-def test_templates_go_from_file_to_file_as_arguments(tmp_path: Path) -> None:
+def test_templates_are_arguments_across_files(tmp_path: Path) -> None:
     text = 'import "layers.pgraph"\ndef mine(x: f32[...]) -> y {\n y = -Relu(x)\n}'
     path = files(tmp_path, layers=LAYERS, main=main(text, "y = twice(x, mine)"))
     assert op_types(load(path)) == ["Relu", "Neg", "Relu", "Neg"]
@@ -134,7 +134,7 @@ def test_files_outside_of_the_search_path_are_not_read(tmp_path: Path) -> None:
     assert "'../layers.pgraph' is not below the folder of this text" in message(path)
 
 
-def test_weights_of_an_imported_file_are_loaded_from_beside_it(tmp_path: Path) -> None:
+def test_weights_are_loaded_from_the_folder_of_the_imported_file(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     held = np.arange(4, dtype=np.float32)
     np.savez(tmp_path / "lib" / "w.npz", w=held)
@@ -146,7 +146,7 @@ def test_weights_of_an_imported_file_are_loaded_from_beside_it(tmp_path: Path) -
     assert np.array_equal(weight.array(document.weights), held)
 
 
-def test_circles_are_refused(tmp_path: Path) -> None:
+def test_circular_imports_are_refused(tmp_path: Path) -> None:
     texts = {"a": 'import "b.pgraph"', "b": 'import "a.pgraph"'}
     path = files(tmp_path, **texts, main=main('import "a.pgraph"', "y = x"))
     shown = message(path)
@@ -164,7 +164,7 @@ def test_a_mistake_in_an_imported_file_is_shown_there(tmp_path: Path) -> None:
     assert "called in folder/main.pgraph:3:5\n     3 | y = f(x)" in shown
 
 
-def test_a_mistake_in_a_template_is_told_once(tmp_path: Path) -> None:
+def test_an_error_in_a_template_is_reported_once(tmp_path: Path) -> None:
     text = (
         "def f(x: f32[...]) -> y {\n y = Reluu(x)\n}\n"
         "graph g(x: f32[2]) -> (y, z) {\n y = f(x)\n z = f(x)\n}"
@@ -175,7 +175,7 @@ def test_a_mistake_in_a_template_is_told_once(tmp_path: Path) -> None:
     assert "called in t.pgraph:5:6" in str(caught.value)
 
 
-def test_mistakes_are_told_file_by_file_in_their_order(tmp_path: Path) -> None:
+def test_errors_are_ordered_by_file_and_line(tmp_path: Path) -> None:
     layers = "let a = 1 / 0\nlet b = 2 / 0"
     text = main('import "layers.pgraph"\nlet c = 3 / 0', "y = x")
     path = files(tmp_path, layers=layers, main=text)
@@ -199,7 +199,7 @@ def test_mistakes_are_told_file_by_file_in_their_order(tmp_path: Path) -> None:
         ("opset 20\nimport \"old.pgraph\"", "is written in opset 13 of `ai.onnx`, this text in 20"),
     ],
 )  # fmt: skip
-def test_imports_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_imports(text: str, said: str, tmp_path: Path) -> None:
     texts = {"layers": LAYERS, "old": "opset 13\nlet a = 1"}
     assert said in message(files(tmp_path, **texts, main=main(text, "y = x")))
 
@@ -237,7 +237,7 @@ def f(x: f32[N, size], heads, activation=Relu) -> y {
 """
 
 
-def test_templates_that_nothing_calls_are_read() -> None:
+def test_uncalled_templates_are_checked() -> None:
     assert parse(UNCALLED).graphs == {}
 
 
@@ -252,7 +252,7 @@ def test_templates_that_nothing_calls_are_read() -> None:
         ("y = if", "z = if", "y"),
     ],
 )
-def test_misspelt_names_in_templates_that_nothing_calls(right: str, wrong: str, said: str) -> None:
+def test_misspelt_names_in_uncalled_templates(right: str, wrong: str, said: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         parse(UNCALLED.replace(right, wrong), "t.pgraph")
     assert said in str(caught.value)

@@ -33,14 +33,14 @@ def graph(statements: str, head: str = "x: f32[2, 3, 4]", before: str = "opset 2
 
 
 def run(document: Document, **inputs: Any) -> dict[str, Any]:
-    """What the first graph gives, computed by NumPy."""
+    """The results of the first graph, computed by the reference backend."""
     compilation = Compilation(document.weights)
     made = compiler.runner(document.module.clone(), compilation, Options(), "reference", 1)
     return made(inputs)
 
 
 def by_onnx(document: Document, **inputs: Any) -> dict[str, Any]:
-    """The same by the evaluator of the onnx package, which runs If and Loop as they stand."""
+    """The same results by `onnx.reference`, which runs If and Loop directly."""
     model = export_model(document.module, document.weights)
     names = [output.name for output in model.graph.output]
     results = ReferenceEvaluator(model).run(names, inputs)
@@ -56,12 +56,12 @@ def nodes(document: Document) -> list[OnnxOp]:
 
 
 def computing(document: Document) -> list[OnnxOp]:
-    """The nodes that are no constants."""
+    """The nodes except constants."""
     return [node for node in nodes(document) if node.op_type != "Constant"]
 
 
 def names(document: Document) -> list[str]:
-    """The names of what is computed."""
+    """The names of the first results of all nodes except constants."""
     return [node.output_names[0] for node in computing(document)]
 
 
@@ -73,7 +73,7 @@ def weights(document: Document) -> dict[str, Any]:
 
 
 def message(text: str) -> str:
-    """The mistakes of a text, as they are shown."""
+    """The error messages of a text."""
     with pytest.raises((PopgraphError, ErrorGroup)) as caught:
         parse(text, "t.pgraph")
     return str(caught.value)
@@ -92,7 +92,7 @@ def dense(x: f32[B, inputs], outputs) -> y {
 
 
 def test_the_tables_of_the_parser_are_those_of_the_grammar() -> None:
-    """Where lark is of another version, the grammar itself is read, which takes longer."""
+    """Another version of lark reads the grammar instead of the tables, which is slower."""
     grammar = parser.origin().split(", ")[1]
     assert grammar in parser.TABLES.read_text()[:100], "`make pages` writes them anew"
     fast, slow = parser.from_tables() or parser.built(), parser.built()
@@ -130,7 +130,7 @@ def test_results_of_a_template_have_the_names_that_the_caller_gives() -> None:
     assert np.array_equal(run(document, x=X)["y"], X)
 
 
-def test_results_that_nobody_wants_are_left_out() -> None:
+def test_unused_results_of_a_template() -> None:
     document = graph(
         "(_, y) = halves(x)",
         before="def halves(x: f32[...]) -> (a, b) {\n a = Relu(x)\n b = -x\n}",
@@ -187,7 +187,7 @@ def test_templates_do_not_see_the_graph_that_calls_them() -> None:
     assert "there is no value `h`" in message(text)
 
 
-def test_templates_see_what_the_file_says_before_and_call_each_other() -> None:
+def test_templates_see_earlier_definitions_and_each_other() -> None:
     before = (
         "let factor = 3\n"
         "def outer(x: f32[...]) -> y {\n y = inner(x) + 1\n}\n"
@@ -217,7 +217,7 @@ def test_a_template_may_call_itself_until_something_known_ends_it() -> None:
         ("dense(i, 2)", "`x` is f32[N, 4], but this is i64[N, 4]"),
     ],
 )
-def test_wrong_calls_are_told_where_they_stand(call: str, said: str) -> None:
+def test_wrong_calls_of_templates_have_locations(call: str, said: str) -> None:
     text = DENSE + (
         "graph g(x: f32[N, 4]) -> y {\n h = x[..., _]\n i = Cast(x, to=i64)\n"
         f" y = {call}\n u = h * Cast(i[..., _], to=f32)\n}}"
@@ -243,11 +243,11 @@ def test_a_dimension_that_is_named_twice_must_agree() -> None:
 # --- for and let --------------------------------------------------------------------------------
 
 
-def test_a_loop_carries_values_on() -> None:
+def test_a_for_loop_carries_values() -> None:
     assert np.array_equal(value("for i in 1..4 {\n x = x * i\n }\n y = x"), X * 6)
 
 
-def test_names_of_a_loop_begin_with_its_turn() -> None:
+def test_names_in_a_for_loop_have_its_index_as_prefix() -> None:
     document = parse(
         DENSE + "graph g(x: f32[N, 4]) -> y {\n for i in 2..4 {\n h = x |> dense(4) |> dense(4)\n"
         " x = h + x\n }\n y = x\n}"
@@ -261,7 +261,7 @@ def test_names_of_a_loop_begin_with_its_turn() -> None:
     ]  # fmt: skip
 
 
-def test_weights_of_different_turns_differ_and_are_the_same_next_time() -> None:
+def test_weights_of_iterations_differ_and_are_reproducible() -> None:
     text = DENSE + (
         "graph g(x: f32[N, 4]) -> y {\n for i in 0..3 {\n x = dense(x, 4)\n }\n y = x\n}"
     )
@@ -276,7 +276,7 @@ def test_a_loop_may_be_given_a_name() -> None:
     assert names(document) == ["layer0/h", "layer0/x", "layer1/h", "layer1/x", "y"]
 
 
-def test_loops_go_through_lists_and_pairs_and_into_each_other() -> None:
+def test_for_loops_over_lists_and_pairs_and_nested() -> None:
     assert np.array_equal(value("for a in [2, 3] {\n x = x * a\n }\n y = x"), X * 6)
     assert np.array_equal(
         value("for (a, b) in [[2, 1], [3, 5]] {\n x = x * a + b\n }\n y = x"), (X * 2 + 1) * 3 + 5
@@ -286,23 +286,23 @@ def test_loops_go_through_lists_and_pairs_and_into_each_other() -> None:
     assert names(graph(nested))[1:4:2] == ["i0/j0/x", "i0/j1/x"]
 
 
-def test_a_loop_without_turns_changes_nothing() -> None:
+def test_an_empty_for_loop_changes_nothing() -> None:
     assert np.array_equal(value("for i in 3..3 {\n x = x * 2\n }\n y = x"), X)
 
 
-def test_what_a_loop_defines_ends_with_it() -> None:
+def test_names_defined_in_a_for_loop_are_local() -> None:
     text = "graph g(x: f32[2]) -> y {\n for i in 0..2 {\n h = -x\n x = h\n }\n y = h + x\n}"
     assert "there is no value `h`" in message(text)
 
 
-def test_let_names_what_is_known() -> None:
+def test_let_binds_constants() -> None:
     before = "let width = 6\nlet half = width / 2\nlet odd = half % 2 == 1 and not (half > 5)\n"
     assert np.array_equal(value("y = x * half", before=before), X * 3)
     assert np.array_equal(value("y = x * (7 if odd else 9)", before=before), X * 7)
     assert np.array_equal(value("let k = [1, 5][1]\n y = x + k", before=before), X + 5)
 
 
-def test_arithmetic_of_what_is_known_is_that_of_python() -> None:
+def test_constant_arithmetic_is_that_of_python() -> None:
     cases = {
         "7 / 2": 3.5, "6 / 2": 3, "-7 % 3": 2, "2 ** 10": 1024, "2 ** -1": 0.5,
         "1 + 2 * 3": 7, "(1 + 2) * 3": 9, "-2 ** 2": -4, "10 - 4 - 3": 3, "0x10": 16,
@@ -315,14 +315,14 @@ def test_arithmetic_of_what_is_known_is_that_of_python() -> None:
         assert (held.dtype == np.int64) == isinstance(expected, int), text
 
 
-def test_strings_are_put_together() -> None:
+def test_strings_are_concatenated() -> None:
     document = graph(
         'let side = "UPPER"\n y = MaxPool(x, kernel_shape=[2], auto_pad="SAME_" + side)'
     )
     assert computing(document)[0].attribute_values()["auto_pad"] == "SAME_UPPER"
 
 
-def test_what_the_graph_computes_is_not_known_now() -> None:
+def test_let_refuses_values_of_the_graph() -> None:
     assert "this is not known before the graph runs" in message(
         "graph g(x: f32[2]) -> y {\n let k = Relu(x)\n y = x\n}"
     )
@@ -331,7 +331,7 @@ def test_what_the_graph_computes_is_not_known_now() -> None:
 # --- if --------------------------------------------------------------------------------
 
 
-def test_a_condition_that_is_known_chooses_now() -> None:
+def test_a_constant_condition_selects_a_branch_at_once() -> None:
     statements = "let deep = {}\n y = if deep {{\n y = -x\n }} else {{\n h = x * 2\n y = h\n }}"
     assert np.array_equal(value(statements.format("true")), -X)
     assert np.array_equal(value(statements.format("2 < 1")), X * 2)
@@ -356,7 +356,7 @@ DYNAMIC = """
 @pytest.mark.parametrize(
     ("first", "second", "y", "z"), [(1, 0, (2, 1), -2), (0, 1, (1, 0), 1), (0, 0, (-1, 0), -3)]
 )
-def test_other_conditions_choose_when_the_graph_runs(
+def test_other_conditions_become_if_nodes(
     first: float, second: float, y: tuple[float, float], z: float
 ) -> None:
     document = parse(f"graph g(x: f32[2, 3, 4]) -> (y, z) {{{DYNAMIC}}}")
@@ -379,7 +379,7 @@ def test_branches_use_templates_and_loops() -> None:
     assert branch.output_names == ("y",)
 
 
-def test_branches_give_values_to_names_that_go_on() -> None:
+def test_branches_rebind_outer_names() -> None:
     document = graph(
         "h = x\n for i in 0..2 {\n h = if h[0, 0, 0] < 0 {\n h = -h\n } else {\n h = h + 1\n }\n }"
         "\n y = h"
@@ -387,7 +387,7 @@ def test_branches_give_values_to_names_that_go_on() -> None:
     assert np.array_equal(by_onnx(document, x=X)["y"], -X + 1)
 
 
-def test_what_is_said_about_a_branch_is_kept() -> None:
+def test_doc_strings_of_branches_are_kept() -> None:
     document = graph('y = if x[0, 0, 0] > 0 {\n """As it is."""\n y = x\n } else {\n y = -x\n }')
     assert '"""As it is."""' in text_of(document.module, document.weights)
 
@@ -399,7 +399,7 @@ def test_every_branch_defines_the_names_on_the_left() -> None:
     assert "this branch does not define `y`" in shown
 
 
-def test_choices_are_made_element_by_element() -> None:
+def test_elementwise_selection() -> None:
     assert np.array_equal(
         value("y = x if x > 0 else 0.1 * x"), np.where(X > 0, X, X * np.float32(0.1))
     )
@@ -420,7 +420,7 @@ def test_graphs_inside_templates_do_not_hide_values_of_the_caller() -> None:
     assert np.array_equal(found, 3 * -x + 3 * (x * -x))
 
 
-def test_parts_of_a_tensor_of_unknown_rank() -> None:
+def test_indexing_a_tensor_of_unknown_rank() -> None:
     x = X[0]
     for text, expected in {
         "..., 0": x[..., 0],
@@ -462,7 +462,7 @@ values = st.sampled_from(["x", "y", "x", "y[0]", "x[:, ::-1]"])
 
 
 def written(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Larger expressions of smaller ones, as Python and .pgraph write them alike."""
+    """Expressions composed of smaller ones, in the syntax that Python and .pgraph share."""
     pairs = st.tuples(parts, parts)
     return st.one_of(
         st.tuples(parts, st.sampled_from("+-*"), parts).map(" ".join),
@@ -486,7 +486,7 @@ def test_expressions_mean_what_they_mean_in_python(text: str) -> None:
     assert np.allclose(found, np.broadcast_to(expected, (2, 3)), rtol=1e-4), text
 
 
-def test_after_a_pipe_stands_what_the_value_goes_to() -> None:
+def test_the_right_side_of_a_pipe_is_a_call() -> None:
     assert "`|>` must be followed by a call" in message("graph g(x: f32[2]) -> y {\n y = x |> 3\n}")
 
 
@@ -497,7 +497,7 @@ bound = st.none() | st.integers(-6, 6)
 
 @st.composite
 def words(draw: st.DrawFn, size: int) -> tuple[str, Any]:
-    """A word between the brackets for an axis of this size: as text, and for NumPy."""
+    """An index for an axis of this size: its text, and its value for NumPy."""
     kind = draw(st.sampled_from(["place", "slice", "slice", "all", "list"]))
     if kind == "place":
         place = draw(st.integers(-size, size - 1))
@@ -515,7 +515,7 @@ def words(draw: st.DrawFn, size: int) -> tuple[str, Any]:
 
 @st.composite
 def indices(draw: st.DrawFn) -> tuple[str, tuple[int, ...], list[Any]]:
-    """An index expression, the shape it is for, and its words for NumPy."""
+    """An index expression, the shape that it indexes, and its value for NumPy."""
     shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
     front = draw(st.integers(0, len(shape)))
     whole = draw(st.booleans())
@@ -531,7 +531,7 @@ def indices(draw: st.DrawFn) -> tuple[str, tuple[int, ...], list[Any]]:
 
 
 def by_numpy(array: Any, asked: list[Any]) -> Any:
-    """Every word on its own axis; NumPy moves the axes of lists about when there are several."""
+    """Indexes axis by axis, since NumPy reorders axes if several indices are lists."""
     lists = [(place, one) for place, one in enumerate(asked) if isinstance(one, list)]
     if not lists:
         return array[tuple(asked)]
@@ -562,13 +562,13 @@ def test_indexing_is_that_of_numpy(
     else:
         head = f"x: f32{list(shape)}"
     document = graph(f"y = x[{text}]", head, f"opset {opset}")
-    if not symbolic and expected.size:  # ONNX does not say how empty old slices are
+    if not symbolic and expected.size:  # Old versions of ONNX leave the shape of empty slices open.
         assert describe(nodes(document)[-1].results[0].type) == f"f32{list(expected.shape)}"
     if expected.size:
         assert np.array_equal(run(document, x=x)["y"], expected)
 
 
-def test_places_may_be_computed() -> None:
+def test_indices_may_be_computed() -> None:
     head = "x: f32[2, 3, 4], i: i64"
     document = graph("y = x[:, i, 1:]", head)
     assert np.array_equal(run(document, x=X, i=np.array(2))["y"], X[:, 2, 1:])
@@ -577,7 +577,7 @@ def test_places_may_be_computed() -> None:
     assert np.array_equal(run(document, x=X, i=i)["y"], X[:, :, None][..., i])
 
 
-def test_parts_of_parts() -> None:
+def test_slices_of_slices() -> None:
     assert np.array_equal(value("y = x[1][:, 0] * x[0, 0, 0]"), X[1][:, 0] * X[0, 0, 0])
 
 
@@ -600,7 +600,7 @@ def test_wrong_indices(index: str, said: str) -> None:
     assert said in shown
 
 
-def test_what_older_operators_cannot_do_is_said() -> None:
+def test_limits_of_older_operators_are_errors() -> None:
     text = "opset {}\ngraph g(x: f32[{}, 3]) -> y {{\n y = x[{}]\n}}"
     assert "Slice-1 has no steps" in message(text.format(9, 2, "::2"))
     assert "Gather-1 does not support negative indices" in message(text.format(9, "N", "-1"))
@@ -659,7 +659,7 @@ def test_regions_annotate_all_of_their_statements() -> None:
     assert [attributes(document, name).get("__pipeline_stage") for name in "ab"] == [None, 1]
 
 
-def test_annotations_reach_into_templates_loops_and_branches() -> None:
+def test_annotations_apply_inside_templates_loops_and_branches() -> None:
     document = parse(
         DENSE + "graph g(x: f32[N, 4]) -> y {\n @ipu(3) for i in 0..2 {\n x = dense(x, 4)\n }\n"
         " @ipu(1) y = dense(x, 2)\n}"

@@ -62,7 +62,7 @@ def test_hover_says_types_meanings_and_operators(
     assert said in assistant.hover(*place(word, nth))
 
 
-def test_there_is_nothing_to_say_about_spaces(assistant: LanguageService) -> None:
+def test_spaces_have_no_hover(assistant: LanguageService) -> None:
     assert assistant.hover(2, 1) == ""
 
 
@@ -74,14 +74,14 @@ def test_definitions_are_found(assistant: LanguageService, word: str, nth: int, 
 
 
 def words(assistant: LanguageService, text: str) -> set[str]:
-    """What is proposed where `|` stands in a text."""
+    """The completions at `|` in a text."""
     before, _, after = text.partition("|")
     assistant.read(before + after)
     line = before.count("\n") + 1
     return {one.word for one in assistant.completions(line, len(before) - before.rfind("\n"))}
 
 
-def test_what_is_proposed_fits_the_place(assistant: LanguageService) -> None:
+def test_completions_fit_the_context(assistant: LanguageService) -> None:
     assert {"axis=", "h", "image", "dense", "Relu"} <= words(
         assistant, TEXT.replace("axis=-1)", "|")
     )
@@ -92,14 +92,14 @@ def test_what_is_proposed_fits_the_place(assistant: LanguageService) -> None:
     assert "outputs=" in words(assistant, TEXT.replace("image, width", "image, |"))
 
 
-def test_names_are_remembered_while_the_text_is_broken(assistant: LanguageService) -> None:
+def test_names_are_kept_while_the_text_is_broken(assistant: LanguageService) -> None:
     broken = TEXT.replace("y = Softmax(h, axis=-1)", "y = Softmax(")
     assistant.read(broken)
     assert [one.severity for one in assistant.now.diagnostics] == ["error"]
     assert "image" in {one.word for one in assistant.completions(11, 17)}
 
 
-def test_warnings_are_about_names_that_nothing_uses() -> None:
+def test_unused_names_have_warnings() -> None:
     text = TEXT.replace("axis=-1)", "axis=-1)\n    const c = [1]\n    weight v: f32[1] = zeros")
     found = [(one.severity, one.message) for one in checked(text).diagnostics]
     assert found == [
@@ -108,7 +108,7 @@ def test_warnings_are_about_names_that_nothing_uses() -> None:
     ]
 
 
-def test_a_result_that_nobody_wants_is_written_so() -> None:
+def test_underscore_marks_unused_results() -> None:
     text = (
         "def f(x) -> (y, z) {\n    y = x * 2\n    z = x * 3\n}\n"
         "graph g(x: f32[2]) -> (a, d) {\n    (y, mask) = Dropout(x)\n    (a, _) = f(y)\n"
@@ -126,7 +126,7 @@ def test_a_result_that_nobody_wants_is_written_so() -> None:
     assert checked(text).diagnostics == ()
 
 
-def test_what_a_loop_or_a_call_uses_is_used() -> None:
+def test_names_used_by_loops_and_calls_have_no_warning() -> None:
     text = (
         "def f(x, a) -> y {\n    y = x * a\n}\n"
         "graph g(x: f32[2]) -> y {\n    for i in 0..3 {\n        x = f(x, i)\n    }\n"
@@ -135,7 +135,7 @@ def test_what_a_loop_or_a_call_uses_is_used() -> None:
     assert checked(text).diagnostics == ()
 
 
-def test_pygments_knows_the_language() -> None:
+def test_pygments_highlights_the_language() -> None:
     lexer = get_lexer_by_name("pgraph")
     found = list(lexer.get_tokens(TEXT))
     assert not [value for kind, value in found if kind is Error]

@@ -1,4 +1,4 @@
-"""Tests `loop` and `if` of `.pgraph`: what they compute, how they are printed, that they train."""
+"""Tests `loop` and `if` of `.pgraph`: results, printed form and training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def computed(document: Document, backend: str, inputs: Arrays) -> Arrays:
 
 
 def comes_back(written: str) -> Document:
-    """The document of a text that is printed, and read again, as the same model."""
+    """The document of a text, after checking that its printed form is the same model."""
     document = parse(written)
     shown = text_of(document.module, document.weights)
     again = parse(shown)
@@ -63,7 +63,7 @@ def test_a_program_printed_and_parsed_is_the_same(program: list[Any]) -> None:
 
 @settings(max_examples=examples(20, slow=5), deadline=None)
 @given(programs(), st.integers(0, 8))
-def test_a_program_computes_what_numpy_does(program: list[Any], seed: int) -> None:
+def test_a_program_computes_the_same_as_numpy(program: list[Any], seed: int) -> None:
     inputs = inputs_of(seed)
     found = computed(parse(text(program)), "reference", inputs)["y"]
     assert np.allclose(found, run(program, inputs), rtol=1e-4, atol=1e-4)
@@ -84,7 +84,7 @@ X = np.array([[1, -2, 3], [0.5, 1, -1], [2, 0, 1], [-1, 1, 1]], np.float32)
 
 
 def both(statements: str, head: str = "x: f32[4, 3]", before: str = "", **inputs: Any) -> Any:
-    """`y` of a graph, by the reference and in C, which agree."""
+    """`y` of a graph by the reference backend, after checking that C agrees."""
     document = comes_back(f"opset 21\n{before}\ngraph g({head}) -> y {{\n{statements}\n}}\n")
     given = {"x": X, **inputs}
     first, second = (computed(document, backend, given)["y"] for backend in ("reference", "c"))
@@ -97,17 +97,17 @@ def test_a_loop_carries_a_state() -> None:
     assert np.array_equal(found, X * 8 + 7)
 
 
-def test_turns_are_counted_from_the_first_number_on() -> None:
+def test_iterations_count_from_the_lower_bound() -> None:
     assert both("y = loop i in 2..5 with y = 0 {\n y = 10 * y + i\n }") == 234
     assert both("y = loop i in 5..2 with y = 7 {\n y = 10 * y + i\n }") == 7
 
 
-def test_turns_may_be_computed() -> None:
+def test_trip_counts_may_be_computed() -> None:
     text = "y = loop i in n..2 * n with y = 0 {\n y = 10 * y + i\n }"
     assert both(text, "x: f32[4, 3], n: i64", n=np.array(3)) == 345
 
 
-def test_a_loop_goes_through_rows_and_stacks_others() -> None:
+def test_a_loop_scans_rows_and_stacks_results() -> None:
     found = both(
         "(h, y) = loop row in x with h = x[0] {\n h = h + row\n y = h * row\n }\n", "x: f32[N, 3]"
     )
@@ -120,19 +120,19 @@ def test_a_loop_needs_no_state() -> None:
     assert np.array_equal(found, X * np.arange(4, dtype=np.float32)[:, None])
 
 
-def test_a_condition_is_asked_before_every_turn() -> None:
+def test_a_condition_is_evaluated_before_each_iteration() -> None:
     text = "y = loop while y < {} with y = x[0, 0] {{\n y = y * 2\n }}"
     assert both(text.format(10)) == 16
     assert both(text.format(1)) == 1
 
 
-def test_a_condition_may_name_the_turn_and_outer_values() -> None:
+def test_a_condition_may_use_the_index_and_outer_values() -> None:
     text = "y = loop i in 0.. while i < 3 and y < most with y = x[0, 0] {\n y = y * 2\n }"
     assert both(text, "x: f32[4, 3], most: f32", most=np.array(99, np.float32)) == 8
     assert both(text, "x: f32[4, 3], most: f32", most=np.array(3, np.float32)) == 4
 
 
-def test_turns_that_are_counted_from_a_computed_number_on() -> None:
+def test_computed_lower_bounds() -> None:
     head, n = "x: f32[4, 3], n: i64", np.array(2)
     text = "y = loop i in n + 1.. while i < 7 with y = 0 {\n y = y * 10 + i\n }"
     assert both(text, head, n=n) == 3456
@@ -149,7 +149,7 @@ def test_a_loop_over_no_rows() -> None:
     assert found.shape == (0, 3)
 
 
-def test_a_turn_says_whether_to_go_on() -> None:
+def test_a_body_computes_the_condition() -> None:
     text = (
         "(y, going) = loop i in 0..9 while going with (y = x[0, 0], going = true) {\n"
         " y = y * 2\n going = y < 10\n }"
@@ -166,7 +166,7 @@ def test_a_condition_may_end_rows_early() -> None:
     assert np.allclose(both(text), X[0] + X[0] + 2 * X[1])
 
 
-def test_a_block_says_what_it_gives() -> None:
+def test_a_block_names_its_results() -> None:
     found = both(
         "(_, ys) = loop row in x with h = x[0] -> turn(next, seen: f32[3]) {\n"
         " next = h + row\n seen = next * 2\n }\n y = if ys[0, 0] > 1e9 -> a {\n a = ys\n"
@@ -175,7 +175,7 @@ def test_a_block_says_what_it_gives() -> None:
     assert np.allclose(found, -2 * (X[0] + np.cumsum(X, axis=0)))
 
 
-def test_names_go_on_within_blocks() -> None:
+def test_names_are_rebound_in_nested_blocks() -> None:
     found = both(
         "y = loop i in 0..2 with y = x {\n"
         " y = if ReduceSum(y, keepdims=0) > 0 {\n y = y * 2\n } else {\n y = -y\n }\n"
@@ -213,7 +213,7 @@ def half(x: f32[n]) -> y {
 """
 
 
-def test_loops_stand_in_templates() -> None:
+def test_loops_in_templates() -> None:
     found = both(
         "(y, _) = settle(x[0], half)\n (h, _) = settle(y, half, least=1)\n y2 = h + y",
         before=TEMPLATE,
@@ -226,7 +226,7 @@ def test_loops_stand_in_templates() -> None:
     assert np.array_equal(found, h)
 
 
-def test_loops_stand_in_functions() -> None:
+def test_loops_in_functions() -> None:
     found = both(
         "y = my.Grown(x)",
         before="opset my 1\nfunction my.Grown(x) -> y {\n opset 21\n"
@@ -235,8 +235,8 @@ def test_loops_stand_in_functions() -> None:
     assert np.array_equal(found, X * 4)
 
 
-def test_what_nobody_wants_has_a_name_all_the_same() -> None:
-    """Other runtimes refuse a Loop or a Scan whose results have none."""
+def test_unused_results_of_loops_have_names() -> None:
+    """Other runtimes refuse a Loop or Scan with unnamed results."""
     runtime = pytest.importorskip("onnxruntime", reason="another runtime")
     document = parse(
         "opset 21\ngraph g(x: f32[4, 3]) -> y {\n"
@@ -247,7 +247,7 @@ def test_what_nobody_wants_has_a_name_all_the_same() -> None:
     assert np.allclose(session.run(["y"], {"x": X})[0], X[0] + np.cumsum(X, axis=0))
 
 
-def test_results_of_a_node_that_nobody_wants_are_left_out() -> None:
+def test_unused_results_of_a_node_are_underscores() -> None:
     found = both(
         "(_, y) = Loop(3, true, x, body=graph (i: i64, go: bool, h: f32[4, 3]) -> (go, new, s) {\n"
         " new = h * 2\n s = ReduceSum(h, keepdims=0)\n })"
@@ -255,10 +255,10 @@ def test_results_of_a_node_that_nobody_wants_are_left_out() -> None:
     assert np.array_equal(found, X.sum() * np.array([1, 2, 4], np.float32))
 
 
-# --- words --------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------
 
 
-def test_the_words_of_loops_may_still_be_names() -> None:
+def test_keywords_of_loops_may_be_names() -> None:
     text = """graph g(loop: f32[2], while: f32[2], with: bool[2]) -> y {
     for loop2 in 0..2 {
         while = while + loop
@@ -364,7 +364,7 @@ def trained(path: Path, data: Arrays) -> tuple[Arrays, Arrays]:
 
 
 @pytest.mark.parametrize("sharp", [1.0, -1.0])
-def test_a_step_of_training_goes_through_loops_and_branches(tmp_path: Path, sharp: float) -> None:
+def test_a_training_step_differentiates_loops_and_branches(tmp_path: Path, sharp: float) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 2, 3)).astype(np.float32)
     labels = rng.normal(size=(2, 4)).astype(np.float32)
@@ -404,7 +404,7 @@ train (labels: f32[N, 3]) {
 """
 
 
-def test_popgraph_train_goes_through_loops(tmp_path: Path) -> None:
+def test_popgraph_train_of_loops(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     (path := tmp_path / "net.pgraph").write_text(BATCHES)
     files = []

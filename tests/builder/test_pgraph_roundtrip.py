@@ -38,7 +38,7 @@ names = st.sampled_from(["h", "x/1", "a b", "weight", "_", "`", "é", "\\n\n", "
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
-    """Plain data: what to write after the input `x: f32[N, 4]` and the weight `w: f32[4, 4]`."""
+    """Plain data: the nodes that follow the input `x: f32[N, 4]` and the weight `w: f32[4, 4]`."""
     count = draw(st.integers(1, 7))
     kinds = st.sampled_from(
         [
@@ -63,10 +63,10 @@ def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 
 class Writing:
     """
-    A graph that follows the plain data; every value has the shape [N, 4] or [4, 4].
+    Builds a graph from the plain data; every value has the shape [N, 4] or [4, 4].
 
-    Stepwise, nodes have the names of the steps towards one result, and most results are used
-    once: as if the graph had been written as an expression, or almost.
+    With `stepwise`, node names derive from the name of one result and most results are used
+    once, so that the printer writes nested expressions.
     """
 
     def __init__(self, described: list[tuple[Any, ...]], stepwise: bool) -> None:
@@ -95,7 +95,7 @@ class Writing:
         return f"last/{self.steps}" if self.stepwise else self.writer.fresh_name(self.stem)
 
     def pick(self, number: int) -> Any:
-        """Stepwise: an input, the newest result that nobody used, an older one, or any (rarely)."""
+        """A value; with `stepwise` mostly an input, the newest unused result or an older one."""
         if not self.stepwise or number == 9:
             return self.values[-1 - number % len(self.values)]
         if number < 2 or not self.unused:
@@ -147,20 +147,20 @@ class Writing:
             case "loop":
                 count = self.node("Constant", value=np.array(which % 3, np.int64))
                 on = self.node("Constant", value=TRUE) if which % 2 else None
-                return self.repeat("Loop", [count, on, x], self.turn(x, which, second), which)
+                return self.repeat("Loop", [count, on, x], self.loop_body(x, which, second), which)
             case "scan":
                 first_axis = self.node("Constant", value=np.array([0]))
                 total = self.node("ReduceSum", x, first_axis, keepdims=0)
-                return self.repeat("Scan", [total, x], self.turn(total, which, second), which)
+                return self.repeat("Scan", [total, x], self.loop_body(total, which, second), which)
         return self.node("Reshape", x, self.node("Constant", value=np.array([-1, 4])))
 
-    # graphs inside nodes, of all kinds of names
+    # Graphs inside nodes, with all kinds of names.
 
     def inner(self, writer: GraphWriter, op_type: str, *inputs: Any) -> Any:
         return writer.add_node(op_type, inputs, outputs=[writer.fresh_name(self.stem)])[0]
 
     def branch(self, label: str, x: Any, which: int) -> Any:
-        """Nodes, an outer value as it is, or one that a node has made nothing else of."""
+        """A branch that gives an outer value, or the result of one or two nodes."""
         writer = self.writer.subgraph(label, lenient=True)
         given = x
         for number in range(which % 3):
@@ -168,8 +168,8 @@ class Writing:
         writer.set_outputs([given], None if which % 2 else [ValueInfoAttr.of(f"r{which}", UNKNOWN)])
         return writer.graph()
 
-    def turn(self, first: Any, which: int, other: int) -> Any:
-        """The body of a Loop (which has a count) or of a Scan, whose row has the state's type."""
+    def loop_body(self, first: Any, which: int, other: int) -> Any:
+        """The body of a Loop or of a Scan; a row of the Scan has the type of the state."""
         writer = self.writer.subgraph("turn" if which % 2 else "body")
         typed = which % 3
         scans = first not in self.values
@@ -190,7 +190,7 @@ class Writing:
         return writer.graph()
 
     def repeat(self, op_type: str, inputs: list[Any], body: Any, which: int) -> Any:
-        """The state, or the rows if these are as large as all other values."""
+        """The final state; the stacked rows if they have the shape of all other values."""
         names = [self.fresh(), self.fresh()]
         scans = op_type == "Scan"
         if scans and which % 2:
@@ -249,7 +249,7 @@ def test_text_to_ir_to_text_is_a_fixpoint(body: str) -> None:
     assert_roundtrip(document.module, document.weights)
 
 
-def test_what_was_written_neatly_comes_back_as_it_was() -> None:
+def test_formatted_text_is_unchanged() -> None:
     text = '''"""Two layers."""
 
 opset 21
@@ -290,7 +290,7 @@ def test_every_bit_of_a_weight_survives(array: Any) -> None:
     assert "weight w" in text
 
 
-def test_a_nan_that_is_not_the_usual_one_is_written_by_its_bits() -> None:
+def test_other_nans_are_written_by_their_bits() -> None:
     store = WeightStore()
     writer = GraphWriter({"": 21}, store, name="g")
     payload = np.array([0x7FC00001, 0], np.uint32).view(np.float32)
@@ -298,11 +298,11 @@ def test_a_nan_that_is_not_the_usual_one_is_written_by_its_bits() -> None:
     assert "= bits([0x7fc00001, 0x0])" in assert_roundtrip(writer.module(), store)
 
 
-# --- every model that onnx brings along ---------------------------------------------------------
+# --- every model of the onnx package ------------------------------------------------------------
 
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 FOLDERS = {"simple": 23, "pytorch-operator": 35, "pytorch-converted": 82, "light": 9}
-"""How many models each folder holds at least."""
+"""The minimal number of models in each folder."""
 PARTS = 8
 
 

@@ -53,7 +53,7 @@ def arguments(expression: Strategy) -> Strategy:
 
 
 def extended(inner: Strategy) -> Strategy:
-    """Expressions of smaller ones; those with blocks come in `expressions`."""
+    """Expressions composed of smaller ones; `expressions` adds the kinds with blocks."""
     not_number = inner.filter(lambda node: not isinstance(node, tree.Number))
     parts = st.one_of(
         inner,
@@ -140,7 +140,7 @@ files = made(tree.File, docs, many(items, most=3))
 
 
 def placeless(node: Any) -> Any:
-    """The tree without its places."""
+    """The tree without source spans."""
     if isinstance(node, tuple):
         return tuple(map(placeless, node))
     if not isinstance(node, tree.Node):
@@ -191,5 +191,5 @@ def test_trees_of_every_kind_are_drawn() -> None:
         name
         for name, kind in vars(tree).items()
         if isinstance(kind, type) and issubclass(kind, tree.Node)
-    } - {"Node", "Computed"}  # of which no text is made
+    } - {"Node", "Computed"}  # Kinds that are never printed.
     assert seen == every

@@ -18,7 +18,7 @@ from popgraph.compiler import load, parse_ir
 from popgraph.dialects.tile import ProgramOp
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure import peers, timing
-from popgraph.measure.accuracy import error, exact
+from popgraph.measure.comparison import error, exact
 from popgraph.measure.peak import ITERATIONS, peak, program
 from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation
@@ -30,7 +30,7 @@ SHORT = ("--seconds", "0", "--repeats", "2")
 
 @pytest.fixture(autouse=True)
 def _unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests stay on the cores that they are on."""
+    """Bench must not pin the test process to other cores."""
     monkeypatch.setattr(timing, "pin", lambda threads: None)
 
 
@@ -42,7 +42,7 @@ def call(*arguments: str, code: int = 0) -> Any:
 
 def test_json_holds_every_number() -> None:
     found = json.loads(call("--format", "json", "--accuracy").output)
-    products = 2 * (64 * 32 + 32 * 10)  # two rows, two matrices
+    products = 2 * (64 * 32 + 32 * 10)  # two rows, two matmuls
     assert found["gflop"] == pytest.approx(2 * products / 1e9, rel=1e-4)
     assert found["bytes_moved"] > 4 * (64 * 32 + 32 * 10)
     (ours,) = found["rows"]

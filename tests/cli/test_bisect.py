@@ -1,4 +1,4 @@
-"""`popgraph bisect` and reproducers: a broken pass is found, named, and shown again from a file."""
+"""Tests `popgraph bisect` and reproducers: a broken pass is named, and fails again from a file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bisect(model: Path, *more: str, code: int) -> str:
 
 
 def forgets_negation(run: Any) -> Any:
-    """A pass that drops one operation after it has done its work."""
+    """A pass that drops one operation after its own work."""
 
     def wrong(self: object, compilation: object, module: ModuleOp) -> None:
         run(self, compilation, module)
@@ -128,7 +128,7 @@ def test_a_search_takes_few_comparisons(model: Path, monkeypatch: pytest.MonkeyP
 def test_a_failure_in_the_compiler_leaves_a_reproducer(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, first: str
 ) -> None:
-    """Of one pass; of all where the module is so large that running them again takes long."""
+    """A reproducer of the failing pass; of all passes if the module exceeds `MOST_OPERATIONS`."""
 
     def fails(*_: object) -> None:
         raise KeyError("h")

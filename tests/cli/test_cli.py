@@ -36,7 +36,7 @@ runner = CliRunner()
 
 
 def call(*arguments: object, text: str | None = None, code: int = 0) -> Any:
-    """Runs the command in this process; the result, after its exit code has been checked."""
+    """Runs the command in this process, checks its exit code, and returns the result."""
     result = runner.invoke(app, [str(one) for one in arguments], input=text)
     assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
     return result
@@ -44,7 +44,7 @@ def call(*arguments: object, text: str | None = None, code: int = 0) -> Any:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Points around ten centres in 64 dimensions, and the number of each point's centre."""
+    """Points around ten centres in 64 dimensions, labelled with the index of their centre."""
     generator = np.random.default_rng(0)
     centres = generator.normal(size=(10, 64)) * 1.5
     labels = generator.integers(0, 10, 300)
@@ -68,7 +68,7 @@ def test_help_lists_every_command() -> None:
 
 
 def examples(command: str) -> list[str]:
-    """The command lines that a help shows, without what a shell does, and remarks behind them."""
+    """The command lines in a help text, without shell syntax and trailing remarks."""
     text = re.sub(r"\\\n\s*", "", call(command, "--help").output).split("\n\n", 1)[1]
     lines = re.findall(r"^  (?:.* \| |eval \"\$\()?(popgraph .*)$", text, re.MULTILINE)
     return [re.split(r"   +| [|<>] |\)\"", one)[0] for one in lines]
@@ -79,7 +79,7 @@ def examples(command: str) -> list[str]:
 def test_examples_in_the_help_of_a_command_are_understood(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has one at least; the parser takes all their arguments."""
+    """Each help has at least one example, and the parser accepts its arguments."""
     shown = [shlex.split(one.replace("my_passes.py", "popgraph")) for one in examples(command)]
     assert any(words[1:2] == [command] for words in shown), f"{command} has no example"
     group: Any = get_command(app)
@@ -117,12 +117,12 @@ def test_version() -> None:
         ["bench", MLP, "--against", "tensorflow"],
     ],
 )
-def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+def test_wrong_usage_has_exit_code_2(arguments: list[str]) -> None:
     result = call(*arguments, code=2)
     assert "Usage: " in result.output
 
 
-def test_a_pass_that_is_not_there_is_close_to_one_that_is() -> None:
+def test_a_misspelt_pass_suggests_the_closest_name() -> None:
     result = call("print", MLP, "--stop-after", "csee", code=2)
     assert "there is no pass 'csee'; did you mean 'cse'?" in result.output
 
@@ -140,25 +140,25 @@ def test_a_shell_completes_commands_and_options(words: str, found: str) -> None:
     assert sorted(script(**asked).stdout.split()) == sorted(found.split())
 
 
-def test_scripts_for_shells_ask_the_command(tmp_path: Path) -> None:
+def test_completion_scripts_call_the_command(tmp_path: Path) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_POPGRAPH_COMPLETE" in call("completion", shell).output
     (tmp_path / "bash").write_text(call("completion", "bash").output)
     subprocess.run(["bash", "-n", tmp_path / "bash"], check=True)
 
 
-# --- how it ends -------------------------------------------------------------------------------
+# --- exit codes --------------------------------------------------------------------------------
 
 
 def script(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command as users do."""
+    """Runs the command in a process of its own, with an empty environment."""
     command = [sys.executable, "-c", "from popgraph.cli import main; main()", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **environment}
     )
 
 
-def test_a_mistake_in_a_model_ends_with_1_and_says_where(tmp_path: Path) -> None:
+def test_model_errors_have_exit_code_1_and_a_location(tmp_path: Path) -> None:
     model = tmp_path / "bad.pgraph"
     model.write_text("graph g(x: f32[2]) -> y {\n    a = Rellu(x)\n    y = x + b\n}\n")
     done = script("print", str(model))
@@ -179,7 +179,7 @@ def test_a_mistake_in_a_model_ends_with_1_and_says_where(tmp_path: Path) -> None
     )
 
 
-def test_a_traceback_is_for_those_who_ask(tmp_path: Path) -> None:
+def test_debug_shows_tracebacks(tmp_path: Path) -> None:
     quiet = script("print", str(tmp_path / "nothing.onnx"))
     assert (quiet.returncode, quiet.stderr.splitlines()[0]) == (1, "error: there is no such file")
     assert "Traceback" not in quiet.stderr
@@ -192,7 +192,7 @@ def test_a_traceback_is_for_those_who_ask(tmp_path: Path) -> None:
     )
 
 
-def test_a_reader_that_leaves_early_is_no_mistake() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -c 'from popgraph.cli import main; main()' ops | head -1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
@@ -232,7 +232,7 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(arguments: list[str], message: str) -> None:
+def test_user_errors_have_messages(arguments: list[str], message: str) -> None:
     assert call(*arguments, code=1).output.startswith(message)
 
 
@@ -305,7 +305,7 @@ def test_opt_takes_the_options_of_a_pass() -> None:
     assert call("opt", "-p", "structured-to-loops{no-such=1}", text=PROGRAM, code=2)
 
 
-def test_opt_refuses_what_is_no_ir() -> None:
+def test_opt_refuses_text_that_is_not_ir() -> None:
     assert "error: not valid IR" in call("opt", text="pg.graph", code=1).output
 
 
@@ -318,7 +318,7 @@ def softmax(x: Any) -> Any:
 
 
 def mlp(x: Any) -> Any:
-    """What the example computes, by hand."""
+    """The example's output, computed by NumPy."""
     held = {op.value_name.text: op for op in load(MLP).module.walk() if isinstance(op, Initializer)}
     weights = load(MLP).weights
     w1, b1, w2, b2 = (held[name].array(weights) for name in ("w1", "b1", "w2", "b2"))
@@ -347,7 +347,7 @@ def test_imports_are_looked_for_in_the_folders_of_the_option(tmp_path: Path) -> 
     assert "there is no file 'layers.pgraph'" in call("run", path, "--random", code=1).output
 
 
-def test_run_makes_up_inputs_that_a_seed_repeats() -> None:
+def test_run_draws_missing_inputs_from_the_seed() -> None:
     first = call("run", MLP, "--random", "--dim", "N=2").stdout
     assert first.startswith("y: float32[2, 10]\n[[")
     assert call("run", MLP, "--random", "--dim", "N=2").stdout == first
@@ -424,7 +424,7 @@ def test_quantized_weights_are_trained_if_gradients_go_straight_through(folder: 
     assert trained[-1] < 0.1
 
 
-def test_options_go_before_the_section(folder: Path) -> None:
+def test_options_override_the_train_section(folder: Path) -> None:
     still = call("train", MLP, *data(folder), "--epochs", 2, "--optimizer", "SGD(0.0)")
     first, second = losses(still.stdout)
     assert first == pytest.approx(second, rel=0.1)
@@ -453,9 +453,7 @@ def test_few_samples_are_one_batch(folder: Path) -> None:
         (["--optimizer", "SGD(1, nesterov=2)"], "'nesterov' of SGD is true or false, not 2"),
     ],
 )
-def test_what_is_wrong_with_a_training_is_said(
-    folder: Path, arguments: list[str], message: str
-) -> None:
+def test_training_errors_have_messages(folder: Path, arguments: list[str], message: str) -> None:
     model = folder / "m.onnx"
     call("convert", MLP, model)
     usual = {"--loss": "nll(y, labels)", "--optimizer": "SGD(0.1)"}
@@ -464,14 +462,14 @@ def test_what_is_wrong_with_a_training_is_said(
     assert message in call("train", model, *data(folder), *given, code=1).output
 
 
-def test_a_folder_that_is_not_there_is_said_before_training(folder: Path) -> None:
+def test_a_missing_output_folder_is_reported_before_training(folder: Path) -> None:
     target = folder / "nowhere" / "trained.onnx"
     result = call("train", MLP, *data(folder), "-o", target, code=2)
     assert "there is no folder" in result.output
     assert not losses(result.stdout)
 
 
-def test_a_place_that_cannot_be_written_is_said_before_the_work(folder: Path) -> None:
+def test_an_unwritable_output_is_reported_first(folder: Path) -> None:
     taken = folder / "taken.onnx"
     taken.mkdir()
     for command in (
@@ -489,13 +487,13 @@ def test_a_place_that_cannot_be_written_is_said_before_the_work(folder: Path) ->
     assert "this is a folder, not a model" in call("run", taken, code=1).output
 
 
-def test_an_output_is_kept_under_the_very_name_that_was_given(folder: Path) -> None:
+def test_outputs_are_saved_under_the_given_name(folder: Path) -> None:
     call("run", MLP, "--random", "-o", f"y={folder / 'p'}")
     assert np.load(folder / "p").shape == (1, 10)
     assert not (folder / "p.npy").exists()
 
 
-def test_random_inputs_fit_those_that_are_given(folder: Path) -> None:
+def test_random_inputs_fit_the_given_inputs(folder: Path) -> None:
     model = folder / "two.pgraph"
     model.write_text("graph two(x: f32[N], b: f32[N]) -> y { y = x + b }")
     np.save(folder / "b.npy", np.zeros(5, np.float32))
@@ -509,7 +507,7 @@ def test_random_strings_are_refused_by_name(folder: Path) -> None:
     assert "input 'x' is string[2]: only numeric tensors can be generated" in output
 
 
-def test_sequences_are_shown_piece_by_piece(folder: Path) -> None:
+def test_sequences_are_printed_tensor_by_tensor(folder: Path) -> None:
     model = folder / "pieces.pgraph"
     model.write_text(
         "graph pieces(x: f32[3, 2]) -> s { s = SplitToSequence(x, axis=0, keepdims=1) }"
@@ -526,7 +524,7 @@ def test_seeds_are_not_negative(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "fmt"])
-def test_a_text_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path, command: str) -> None:
+def test_an_unreadable_file_does_not_hide_other_errors(tmp_path: Path, command: str) -> None:
     nowhere, wrong = tmp_path / "nowhere.pgraph", tmp_path / "wrong.pgraph"
     wrong.write_text("graph g(x: f32[2]) -> y {\n y =\n}\n")
     output = call(command, nowhere, wrong, code=1).output
@@ -543,7 +541,7 @@ def test_arrays_of_different_lengths(folder: Path) -> None:
 # --- convert, emit -----------------------------------------------------------------------------
 
 
-def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
+def test_convert_to_onnx_and_back_keeps_weights(tmp_path: Path) -> None:
     a, b, c = (tmp_path / name for name in ("a.onnx", "b.pgraph", "c.onnx"))
     for source, target in ((MLP, a), (a, b), (b, c)):
         call("convert", source, target)
@@ -552,8 +550,8 @@ def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "bench", "profile"])
-def test_sizes_that_nobody_says_are_1_and_that_is_said(command: str, tmp_path: Path) -> None:
-    """One rule for all that make inputs up; a size without a name has no option."""
+def test_unspecified_sizes_default_to_1_with_a_note(command: str, tmp_path: Path) -> None:
+    """All commands that make up inputs apply this default; `--dim` sets named sizes only."""
     named = "graph net(x: f32[N, 4], z: f32[M]) -> (y: f32[N, 4]) {\n    y = Relu(x) + z\n}\n"
     (tmp_path / "net.pgraph").write_text(named)
     call("convert", tmp_path / "net.pgraph", tmp_path / "a.onnx")
@@ -600,7 +598,7 @@ def test_convert_fixes_dimensions_and_cuts(tmp_path: Path) -> None:
 
 
 def test_convert_to_ir_says_what_is_not_in_it(tmp_path: Path) -> None:
-    """Large tensors are only named in IR."""
+    """Text of the IR refers to large tensors without their elements."""
     large = numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 64]) for name in "xy")
     product = helper.make_node("MatMul", ["x", "w"], ["y"])
@@ -625,7 +623,7 @@ def test_convert_to_ir(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_what_emit_writes_can_be_built_and_run(tmp_path: Path) -> None:
+def test_emitted_c_can_be_built_and_run(tmp_path: Path) -> None:
     call("emit", MLP, "--dim", "N=2", "-o", tmp_path)
     described = json.loads((tmp_path / "program.json").read_text())
     subprocess.run(described["build"].split(), cwd=tmp_path, check=True, capture_output=True)
@@ -643,7 +641,7 @@ def test_what_emit_writes_can_be_built_and_run(tmp_path: Path) -> None:
 
 
 def memory_of(entry: Any, described: Any, folder: Path, x: Any) -> Any:
-    """What an entry of the table points to; None for the number of threads."""
+    """The memory of an entry of the table, 64-byte aligned; None for the number of threads."""
     if entry["space"] == "threads":
         return None
     if "file" in entry:
@@ -676,7 +674,7 @@ def test_operators_of_each_level() -> None:
     assert "tile.launch" in call("ops", "--level", "loops").stdout
 
 
-def test_doctor_names_what_it_finds() -> None:
+def test_doctor_names_the_compiler_and_packages() -> None:
     output = call("doctor").stdout
     assert "compiler used" in output
     assert "xdsl" in output
@@ -688,7 +686,7 @@ def test_doctor_says_when_no_compiler_works(monkeypatch: pytest.MonkeyPatch) -> 
     assert "error: no C compiler works; tried no-such-compiler (No such file" in result.output
 
 
-def test_an_operator_that_nobody_has_is_an_error() -> None:
+def test_an_unknown_operator_is_an_error() -> None:
     output = call("ops", "sofmax", code=1).output
     assert "error: no operator name contains 'sofmax'\n  try: the closest is Softmax" in output
 
@@ -707,14 +705,14 @@ def test_options_of_passes_are_spelled_as_they_are_written() -> None:
     assert 'not found in expected arguments ["vector-bytes"' in output
 
 
-def test_our_own_mistakes_are_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_errors_are_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("popgraph.cli.models.load", lambda path: 1 / 0)
     output = call("convert", MLP, "m.onnx", code=1).output
     assert output.startswith("error: internal error: ZeroDivisionError")
 
 
-def test_what_print_shows_opt_can_check() -> None:
-    """The elements of large weights are no part of the text, and not needed to compare."""
+def test_opt_checks_the_output_of_print() -> None:
+    """The text omits the elements of large weights, and the check does not need them."""
     shown = call("print", MLP, "--at", "graphcore", "--dim", "N=2").stdout
     assert "#pg.blob" in shown
     assert "graphcore.mat_mul" in call("opt", "-p", "cse,dce", "--check", text=shown).stdout
@@ -731,9 +729,7 @@ def test_opt_check_finds_a_pass_that_changes_the_meaning(monkeypatch: pytest.Mon
     assert "error: " in call("opt", "-p", "dce", "--check", text=PROGRAM, code=1).output
 
 
-def test_the_environment_shows_and_keeps_every_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_debug_and_dump_show_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POPGRAPH_DEBUG", "4")
     monkeypatch.setenv("POPGRAPH_DUMP", str(tmp_path))
     shown = call("run", MLP, "--random").stderr
@@ -744,14 +740,14 @@ def test_the_environment_shows_and_keeps_every_step(
     assert "main_0.c" in kept
 
 
-def test_the_rows_of_an_array_stand_below_each_other(tmp_path: Path) -> None:
+def test_rows_of_arrays_are_aligned(tmp_path: Path) -> None:
     (tmp_path / "t.pgraph").write_text("graph g(x: f32[2, 3]) -> y { y = Relu(x) }")
     shown = call("run", tmp_path / "t.pgraph", "--random").stdout.splitlines()
     assert [line.rfind("[") for line in shown[1:]] == [1, 1]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_the_lines_of_epochs_stand_above_the_bar(folder: Path) -> None:
+def test_epoch_lines_are_above_the_progress_bar(folder: Path) -> None:
     import pty
 
     main, other = pty.openpty()

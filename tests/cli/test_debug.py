@@ -1,4 +1,4 @@
-"""Tests the debug settings: what they show, dump and check."""
+"""Tests the debug settings: printed IR, dumps and checks between passes."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_level_1_shows_times() -> None:
     assert shown.endswith(" ms\n")
 
 
-def test_level_2_shows_what_changed_and_only_that() -> None:
+def test_level_2_shows_passes_that_changed_the_ir() -> None:
     assert "changed" in watch(Observer(Settings(2)), ModuleOp([]), change=True)
     assert "builtin.module" not in watch(Observer(Settings(2)), ModuleOp([]), change=False)
 
 
-def test_a_pass_can_be_shown_whatever_the_level() -> None:
+def test_a_named_pass_is_shown_at_any_level() -> None:
     observer = Observer(Settings(), print_after=["some-pass"])
     assert watch(observer, ModuleOp([]), change=False).startswith("// after some-pass\n")
 
@@ -114,7 +114,7 @@ def test_c_is_shown_at_level_4(
     assert "int x;" in capsys.readouterr().err
 
 
-def test_trainings_are_checked_from_the_level_on_that_knows_their_loss(
+def test_trainings_are_checked_once_their_loss_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checked = []

@@ -1,4 +1,4 @@
-"""Tests `--device`: what the model of IPUs says of a model in a file, and wrong devices."""
+"""Tests `--device`: the modelled IPU profile of a model file, and errors of wrong devices."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_printed_level_has_the_mapping(net: str) -> None:
         (("print", "--device", "ipu", "--at", "program"), "structured level"),
     ],
 )
-def test_what_a_device_cannot_do_is_said(
+def test_limits_of_a_device_are_errors(
     net: str, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")

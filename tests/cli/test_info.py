@@ -1,4 +1,4 @@
-"""Tests `popgraph info`: what it tells of a model, in each form, and its counts."""
+"""Tests `popgraph info`: the description of a model in each format, and its counts."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def info(text: str, folder: Path, *arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def told(text: str, folder: Path, *arguments: str) -> dict[str, Any]:
+def info_json(text: str, folder: Path, *arguments: str) -> dict[str, Any]:
     return json.loads(info(text, folder, *arguments, "--json"))
 
 
-def test_what_is_written_is_told_without_sizes(tmp_path: Path) -> None:
+def test_info_without_sizes_describes_the_file(tmp_path: Path) -> None:
     lines = info(NET, tmp_path).splitlines()
     assert [" ".join(line.split()) for line in lines[1:]] == [
         "level onnx (ai.onnx 18)",
@@ -59,11 +59,11 @@ def test_what_is_written_is_told_without_sizes(tmp_path: Path) -> None:
         "operators 4: Add 2, MatMul 1, Relu 1",
         "cost not known: the shape of input 'x' is not known: f32[N, 4]: --dim N=4",
     ]
-    assert told(NET, tmp_path)["cost"] is None
+    assert info_json(NET, tmp_path)["cost"] is None
 
 
-def test_with_sizes_it_counts_multiply_adds_and_memory(tmp_path: Path) -> None:
-    cost = told(NET, tmp_path, "--dim", "N=7")["cost"]
+def test_info_with_sizes_counts_multiply_adds_and_memory(tmp_path: Path) -> None:
+    cost = info_json(NET, tmp_path, "--dim", "N=7")["cost"]
     assert cost["multiply_adds"] == 7 * 4 * 3
     assert cost["weights"] >= 60 and cost["bytes_moved"] >= 4 * (28 + 15 + 21)
     assert cost["estimated_cycles"] > 0
@@ -76,8 +76,8 @@ def test_bench_counts_two_operations_for_each_multiply_add(tmp_path: Path) -> No
     assert json.loads(result.output)["gflop"] == pytest.approx(2 * 7 * 4 * 3 / 1e9)
 
 
-def test_it_measures_when_asked(tmp_path: Path) -> None:
-    time = told(NET, tmp_path, "--dim", "N=7", "--measure")["time"]
+def test_info_measures_on_request(tmp_path: Path) -> None:
+    time = info_json(NET, tmp_path, "--dim", "N=7", "--measure")["time"]
     assert time["measured_ms"] > 0 and time["estimated_ms"] > 0 and time["threads"] == 1
     assert "measured" in info(NET, tmp_path, "--dim", "N=7", "--measure")
     info(NET, tmp_path, "--measure", code=1)
@@ -93,19 +93,19 @@ def test_rows_are_a_table_for_programs(tmp_path: Path) -> None:
     assert by_name["cost", "multiply_adds"]["number"] == "84"
 
 
-def test_steps_of_python_are_counted_as_nothing(tmp_path: Path) -> None:
-    found = told(HOST, tmp_path)
+def test_host_steps_count_no_operations(tmp_path: Path) -> None:
+    found = info_json(HOST, tmp_path)
     assert found["cost"]["multiply_adds"] == 5 * 4 * 4
     assert found["operators"] == {"MatMul": 1, "NonZero": 1}
 
 
 def test_structural_inputs_take_their_values(tmp_path: Path) -> None:
     assert "decides the structure" in info(SHAPED, tmp_path)
-    assert told(SHAPED, tmp_path, "--value", "shape=2,3")["cost"]["multiply_adds"] == 0
+    assert info_json(SHAPED, tmp_path, "--value", "shape=2,3")["cost"]["multiply_adds"] == 0
 
 
 @pytest.mark.parametrize("level", ["graphcore", "structured", "program"])
-def test_ir_of_lower_levels_is_told_of(tmp_path: Path, level: str) -> None:
+def test_info_describes_ir_of_lower_levels(tmp_path: Path, level: str) -> None:
     (tmp_path / "net.pgraph").write_text(NET)
     printed = ["print", str(tmp_path / "net.pgraph"), "--dim", "N=7", "--at", level]
     (tmp_path / "net.mlir").write_text(CliRunner().invoke(app, printed).output)
@@ -116,5 +116,5 @@ def test_ir_of_lower_levels_is_told_of(tmp_path: Path, level: str) -> None:
     assert found["cost"]["multiply_adds"] == terms and found["operators"]
 
 
-def test_one_form_at_a_time(tmp_path: Path) -> None:
+def test_formats_exclude_each_other(tmp_path: Path) -> None:
     assert "exclude each other" in info(NET, tmp_path, "--json", "--csv", code=2)

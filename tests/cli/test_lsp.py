@@ -25,15 +25,15 @@ WRONG = "graph g(image: f32[N, 4]) -> y {\n    y = Softmaxx(imgae)\n}\n"
 
 
 class Editor:
-    """An editor with one open file; `told` are the diagnostics that it was sent."""
+    """An editor with one open file; `published` holds its diagnostics."""
 
     def __init__(self) -> None:
         self.client = LanguageClient("editor", "1")
-        self.told: asyncio.Queue[lsp.PublishDiagnosticsParams] = asyncio.Queue()
+        self.published: asyncio.Queue[lsp.PublishDiagnosticsParams] = asyncio.Queue()
 
         @self.client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-        def told(params: lsp.PublishDiagnosticsParams) -> None:
-            self.told.put_nowait(params)
+        def published(params: lsp.PublishDiagnosticsParams) -> None:
+            self.published.put_nowait(params)
 
     async def open(self, text: str) -> lsp.PublishDiagnosticsParams:
         await self.client.start_io(sys.executable, "-m", "popgraph", "lsp")
@@ -41,13 +41,13 @@ class Editor:
         self.client.initialized(lsp.InitializedParams())
         item = lsp.TextDocumentItem(URI, "pgraph", 1, text)
         self.client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
-        return await self.told.get()
+        return await self.published.get()
 
     async def change(self, text: str) -> lsp.PublishDiagnosticsParams:
         document = lsp.VersionedTextDocumentIdentifier(2, URI)
         change = lsp.TextDocumentContentChangeWholeDocument(text)
         self.client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
-        return await self.told.get()
+        return await self.published.get()
 
     def at(self, line: int, character: int) -> dict[str, Any]:
         return {
@@ -70,20 +70,20 @@ def conversation(hold: Callable[[Editor], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def test_mistakes_are_told_while_one_writes() -> None:
+def test_diagnostics_follow_edits() -> None:
     async def hold(editor: Editor) -> None:
-        told = await editor.open(WRONG)
-        starts = [one.range.start for one in told.diagnostics]
+        published = await editor.open(WRONG)
+        starts = [one.range.start for one in published.diagnostics]
         assert starts == [lsp.Position(1, 8), lsp.Position(1, 17)]
-        assert "Softmax" in told.diagnostics[0].message
-        assert told.diagnostics[0].severity == lsp.DiagnosticSeverity.Error
-        told = await editor.change(RIGHT)
-        assert list(told.diagnostics) == []
+        assert "Softmax" in published.diagnostics[0].message
+        assert published.diagnostics[0].severity == lsp.DiagnosticSeverity.Error
+        published = await editor.change(RIGHT)
+        assert list(published.diagnostics) == []
 
     conversation(hold)
 
 
-def test_an_editor_gets_types_words_definitions_and_layout() -> None:
+def test_hover_completion_definition_and_formatting() -> None:
     async def hold(editor: Editor) -> None:
         await editor.open(RIGHT)
         client = editor.client
@@ -123,15 +123,15 @@ graph net(image: f32[4]) -> (y) {
 
 
 def places(found: Any) -> list[tuple[int, int, int]]:
-    """Line, first and last character of ranges."""
+    """The line, first and last character of ranges."""
     spans = [getattr(one, "range", one) for one in found]
     return [(span.start.line, span.start.character, span.end.character) for span in spans]
 
 
-def test_names_are_found_renamed_and_listed() -> None:
+def test_references_rename_and_symbols() -> None:
     async def hold(editor: Editor) -> None:
-        told = await editor.open(NET)
-        assert list(told.diagnostics) == []
+        published = await editor.open(NET)
+        assert list(published.diagnostics) == []
         client, here = editor.client, editor.at(8, 17)
         context = lsp.ReferenceContext(include_declaration=True)
         found = await client.text_document_references_async(
@@ -158,7 +158,7 @@ def test_names_are_found_renamed_and_listed() -> None:
     conversation(hold)
 
 
-def test_calls_types_and_kinds_of_names_are_shown() -> None:
+def test_signatures_inlay_hints_and_semantic_tokens() -> None:
     async def hold(editor: Editor) -> None:
         await editor.open(NET)
         client, document = editor.client, lsp.TextDocumentIdentifier(URI)
@@ -197,7 +197,7 @@ def test_calls_types_and_kinds_of_names_are_shown() -> None:
     conversation(hold)
 
 
-def test_a_broken_text_has_no_marks_and_keeps_its_names() -> None:
+def test_a_broken_text_has_no_tokens_and_keeps_its_names() -> None:
     service = LanguageService("net.pgraph")
     service.read(NET)
     assert service.hints() and service.tokens()
@@ -232,8 +232,8 @@ train (labels: i32[N]) {
 """
 
 
-def test_a_renamed_text_has_no_mistakes_or_nothing_is_renamed() -> None:
-    """At every name of a text in which arguments, branches and loops tie names together."""
+def test_rename_keeps_a_text_valid_or_is_refused() -> None:
+    """Renames at every name of a text whose arguments, branches and loops share names."""
     service = LanguageService("net.pgraph")
     service.read(TIED)
     assert not service.now.diagnostics

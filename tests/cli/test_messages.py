@@ -1,4 +1,4 @@
-"""Tests what a first-time user meets: wrong options, names and files, in the user's words."""
+"""Tests messages of commands for wrong options, names and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NET = "graph net(x: f32[N, 4]) -> y {\n  weight w: f32[4, 3] = ones\n  y = x @ w
 
 
 def said(*arguments: object) -> str:
-    """What a command that fails prints; no traceback, no name of a Python object."""
+    """The error output of a failing command, without tracebacks and names of Python objects."""
     found = CliRunner().invoke(app, list(map(str, arguments)))
     assert found.exit_code in (1, 2), found.output
     text = found.stderr
@@ -44,7 +44,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def choices() -> list[tuple[str, str, type[Enum], Any]]:
-    """Every option and argument of a command that is one of an enumeration."""
+    """The options and arguments of all commands whose type is an enumeration."""
     found = []
     for name in COMMANDS:
         command = import_module(f"popgraph.cli.{name}").command
@@ -157,7 +157,7 @@ ARRAYS: dict[str, tuple[list[str], str]] = {
     ),
     "another kind of numbers": (
         ["x=complex.npy"],
-        "error: input 'x' holds complex128, the model wants float32\n"
+        "error: input 'x' holds complex128, the model requires float32\n"
         "  try: pass np.asarray(x, np.float32)\n",
     ),
 }
@@ -165,7 +165,7 @@ ARRAYS: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize("case", ARRAYS)
 @pytest.mark.parametrize("command", [["run"], ["export", "--dim", "N=2", "-o", "folder"]])
-def test_arrays_that_do_not_fit_are_refused_before_anything_is_compiled(
+def test_wrong_arrays_are_refused_before_compilation(
     case: str, command: list[str], net: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("popgraph.compiler.requests.lower", None)
@@ -200,7 +200,7 @@ READERS = (
 
 @pytest.mark.parametrize("file", ["nosuch.onnx", "none.onnx", "text.onnx", ".", "x.npy", "folder/"])
 @pytest.mark.parametrize("command", READERS)
-def test_a_file_that_is_no_model_is_refused_by_every_command(
+def test_every_command_refuses_files_that_are_not_models(
     command: str, file: str, net: Path
 ) -> None:
     Path("none.onnx").touch()

@@ -1,4 +1,4 @@
-"""Tests that long texts on a terminal are shown page by page, and anywhere else as they are."""
+"""Tests that long texts are shown in a pager on a terminal, and unchanged elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODE = "from popgraph.cli import main; main()"
 
 
 def on_terminal(*arguments: str, **settings: str) -> str:
-    """What a terminal of ten lines shows of a command."""
+    """The output of a command on a terminal of ten lines."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "LINES": "10", "NO_COLOR": "1", "TERM": "xterm", **settings}
     shown = b""
@@ -28,7 +28,7 @@ def on_terminal(*arguments: str, **settings: str) -> str:
         try:
             while part := os.read(ours, 1 << 16):
                 shown += part
-        except OSError:  # the end, as Linux tells it
+        except OSError:  # Linux raises at the end of a pty.
             pass
         assert process.wait(60) == 0
     os.close(ours)
@@ -49,19 +49,19 @@ def test_a_long_text_is_shown_in_the_pager(arguments: tuple[str, ...]) -> None:
     [{"PAGER": ""}, {"PAGER": "no-such-pager"}, {"TERM": "dumb"}, {"LINES": "1000"}],
     ids=str,
 )
-def test_nothing_is_lost_without_one(settings: dict[str, str]) -> None:
+def test_without_a_pager_the_whole_text_is_printed(settings: dict[str, str]) -> None:
     shown = on_terminal("passes", **{"PAGER": "sed s/^/|/", **settings})
     assert "spread-replicas" in shown
     assert "|" not in shown.splitlines()[0]
 
 
-def test_files_get_texts_as_they_are() -> None:
-    told = subprocess.run(
+def test_files_get_texts_without_a_pager() -> None:
+    result = subprocess.run(
         [sys.executable, "-c", CODE, "passes"],
         capture_output=True,
         text=True,
         env={**os.environ, "PAGER": "sed s/^/|/", "LINES": "5"},
     )
-    assert told.returncode == 0, told.stderr
-    assert "spread-replicas" in told.stdout
-    assert "|" not in told.stdout
+    assert result.returncode == 0, result.stderr
+    assert "spread-replicas" in result.stdout
+    assert "|" not in result.stdout

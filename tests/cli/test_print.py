@@ -1,4 +1,4 @@
-"""Tests what `popgraph print` leaves out, compares and paints."""
+"""Tests `popgraph print`: elision, diffs and colours."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_diffs_of_all_passes_are_those_of_each_that_changes_something() -> None:
     )
 
 
-def test_a_diff_between_passes_goes_over_all_that_run_between_them() -> None:
+def test_a_diff_range_covers_all_passes_between() -> None:
     shown = call(*PRINT, "--diff", "autodiff..dce", code=1).stderr
     assert "autodiff..dce did not run here" in shown, "nothing is trained"
     shown = call(*PRINT, "--diff", "onnx-to-graphcore..expand").output
@@ -72,7 +72,7 @@ PRODUCT = """graph product(x: f32[24, 256]) -> (y) {
     y = x @ w
 }
 """
-"""Four blocks of rows read panels that are worth prefetching."""
+"""A product whose panels are prefetched: four blocks of rows read each of them."""
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(tmp_path / "product.pgraph")
 
 
-def test_kernels_are_printed_step_by_step_although_caches_know_them(product: str) -> None:
+def test_cached_kernels_are_printed_pass_by_pass(product: str) -> None:
     popgraph.compile(product)(x=np.zeros((24, 256), np.float32))
     passes = ("structured-to-loops", "prefetch-panels")
     asked = [word for name in passes for word in ("--print-after", name)]
@@ -94,13 +94,13 @@ def test_kernels_are_printed_step_by_step_although_caches_know_them(product: str
     assert functions and all(line.endswith("{") for line in functions)
 
 
-def test_texts_on_the_way_are_elided_as_the_last_one_is(product: str) -> None:
+def test_intermediate_texts_are_elided_too(product: str) -> None:
     asked = ["--at", "structured", "--print-after", "graphcore-to-structured", "--elide"]
     shown = call("print", product, *asked).output
     assert shown.count("pg.constant") == shown.count('..." : tensor') == 2
 
 
-def test_a_diff_of_kernels_shows_no_values_that_only_have_other_numbers(product: str) -> None:
+def test_diffs_of_kernels_ignore_value_numbers(product: str) -> None:
     shown = call("print", product, "--at", "loops", "--diff", "prefetch-panels").output
     changed = [line[1:] for line in shown.splitlines()[2:] if line.startswith(("+", "-"))]
     texts = [re.sub("%[0-9]+", "%", line).strip() for line in changed]
@@ -112,8 +112,8 @@ def test_a_diff_of_kernels_shows_no_values_that_only_have_other_numbers(product:
     }
 
 
-def test_numbers_of_values_follow_what_defines_them() -> None:
-    """A use of another value is a difference, also where all numbers are others."""
+def test_value_numbers_follow_definitions() -> None:
+    """Diffs ignore the numbers of values, but not a use of another value."""
     before = ["f(%0: f32) {", "  %1 = a %0", "  for %2 = %1 (%3 = %0) {", "  c %1, %2", "  d %1"]
     after = [
         *("f(%0: f32) {", "  %1 = new", "  %2 = a %0", "  for %3 = %2 (%4 = %0) {"),
@@ -130,7 +130,7 @@ def test_constants_keep_their_names_down_to_the_program() -> None:
 
 
 @pytest.mark.parametrize("level", ["graphcore", "program", "c"])
-def test_colours_change_no_letter(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_do_not_change_the_text(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ("print", MLP, "--dim", "N=2", "--at", level)
     plain = call(*asked).output
     assert "\033" not in plain
@@ -154,7 +154,7 @@ def test_added_and_removed_lines_have_colours() -> None:
         (False, "NO_COLOR", "", False),
     ],
 )
-def test_colours_are_for_terminals_and_those_who_want_them(
+def test_colours_are_for_terminals_or_on_request(
     terminal: bool, name: str, value: str, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

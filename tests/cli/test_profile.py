@@ -29,12 +29,12 @@ LENET = str(EXAMPLES / "lenet.pgraph")
 
 @pytest.fixture(autouse=True)
 def _unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests stay on the cores that they are on."""
+    """Profile must not pin the test process to other cores."""
     monkeypatch.setattr(timing, "pin", lambda threads: None)
 
 
 class Page(HTMLParser):
-    """What a page holds: the tags, and whatever it would fetch."""
+    """The tags of a page, and the addresses that it would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Page(HTMLParser):
         self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
 
 
-def test_all_forms_tell_the_same(tmp_path: Path) -> None:
+def test_all_formats_have_the_same_numbers(tmp_path: Path) -> None:
     files = [tmp_path / f"p.{kind}" for kind in ("json", "html", "csv", "trace")]
     arguments = ["--dim", "N=1", "--rounds", "2", "--rows", "3"]
     for file in files:
@@ -62,9 +62,9 @@ def test_all_forms_tell_the_same(tmp_path: Path) -> None:
     assert longest["kernel"] in result.output
     assert f"... and {len(calls) - 3} more calls" in result.output
     rows = list(csv.DictReader(files[2].read_text().splitlines()))
-    told = [(call["kernel"], call["microseconds"]) for call in calls]
-    told += [(one["name"], one["microseconds"]) for one in found["passes"]]
-    assert [(row["kernel"], float(row["microseconds"])) for row in rows] == told
+    measured = [(call["kernel"], call["microseconds"]) for call in calls]
+    measured += [(one["name"], one["microseconds"]) for one in found["passes"]]
+    assert [(row["kernel"], float(row["microseconds"])) for row in rows] == measured
     assert [row["kind"] for row in rows[len(calls) :]] == ["pass"] * len(found["passes"])
     spans = [one for one in json.loads(files[3].read_text())["traceEvents"] if one["ph"] == "X"]
     assert [one["name"] for one in spans if one["pid"] == PROGRAM] == [
@@ -83,7 +83,7 @@ def test_all_forms_tell_the_same(tmp_path: Path) -> None:
 
 
 def test_a_step_of_training(tmp_path: Path) -> None:
-    """Backward, too: more than twice the products, and more kernels for one line of the text."""
+    """A step has more than twice the operations of inference, and more kernels per line."""
     names = "forward", "step"
     for name, option in zip(names, ([], ["--train"]), strict=True):
         file = str(tmp_path / f"{name}.json")
@@ -97,8 +97,8 @@ def test_a_step_of_training(tmp_path: Path) -> None:
     assert len(convolutions) > sum("lenet.pgraph:8" in call["source"] for call in forward["calls"])
 
 
-def test_a_rate_that_changes_is_told_in_every_step() -> None:
-    """The program is the one that `popgraph train` runs."""
+def test_a_scheduled_learning_rate_is_an_input_of_the_step() -> None:
+    """The learning rate stays an input, as in the program that `popgraph train` runs."""
     _, _, training = models.opened(EXAMPLES / "vae.pgraph", ["N=2"], train=True)
     assert training is not None and not training.optimizer.learning_rate.constant
 
@@ -113,9 +113,7 @@ UNTRAINED = {
 
 @pytest.mark.parametrize("name", UNTRAINED)
 @pytest.mark.parametrize("command", ["print", "profile", "schedules", "tune"])
-def test_files_that_do_not_say_how_they_are_trained(
-    name: str, command: str, tmp_path: Path
-) -> None:
+def test_training_requires_a_train_section(name: str, command: str, tmp_path: Path) -> None:
     text = "opset 21\ngraph net(x: f32[2, 4]) -> (y: f32[2, 4]) {\n  y = Softmax(x, axis=-1)\n}\n"
     (tmp_path / "net.pgraph").write_text(text)
     section = "train (labels: i32[2]) {\n  loss = nll(y, labels)\n}\n"
@@ -188,7 +186,7 @@ def _within(calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_loops_and_branches_show_what_they_run(threads: str, tmp_path: Path) -> None:
+def test_loops_and_branches_show_their_bodies(threads: str, tmp_path: Path) -> None:
     found, text, page = _profiled(tmp_path, "--threads", threads)
     outer = next(call for call in found["calls"] if call["kind"] == "loop")
     assert outer["kernel"].endswith(": 7 of at most 50 turns") and outer["count"] == 1
@@ -222,7 +220,7 @@ def test_times_of_bodies_are_parts_of_their_loop(tmp_path: Path) -> None:
     assert product["flops"] >= 35 * 2 * 4 * 8 * 8
 
 
-def test_only_a_profile_looks_at_the_clock(tmp_path: Path) -> None:
+def test_only_profiled_programs_read_the_clock(tmp_path: Path) -> None:
     (tmp_path / "nest.pgraph").write_text(NEST)
     printed = CliRunner().invoke(app, ["print", str(tmp_path / "nest.pgraph"), "--at", "c"])
     assert "main_run" in printed.output and "loop_0_run" in printed.output
@@ -246,7 +244,7 @@ graph net(x: f32[4, 8]) -> y {
 
 
 @pytest.mark.parametrize(("turns", "kernels"), [(0, 0), (7, 7)])
-def test_turns_that_data_decide_are_counted(turns: int, kernels: int, tmp_path: Path) -> None:
+def test_data_dependent_iterations_are_counted(turns: int, kernels: int, tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(WHILE.replace("TURNS", str(turns)))
     file = tmp_path / "p.json"
     arguments = ["profile", str(tmp_path / "net.pgraph"), "--rounds", "2", "--json", str(file)]
@@ -257,8 +255,8 @@ def test_turns_that_data_decide_are_counted(turns: int, kernels: int, tmp_path: 
     assert [call["count"] for call in loop["bodies"][0]["calls"]] == [kernels]
 
 
-def test_a_step_of_training_has_labels_of_every_classifier(tmp_path: Path) -> None:
-    """Two classes are enough for made-up labels."""
+def test_a_training_step_draws_labels(tmp_path: Path) -> None:
+    """Made-up labels also fit a classifier of two classes."""
     text = """opset 18
 graph net(x: f32[4, 8]) -> y {
     weight w: f32[8, 2] = ones()
@@ -275,7 +273,7 @@ train (labels: i32[4]) {
     assert result.exit_code == 0, result.output
 
 
-def test_a_trace_has_bodies_inside_what_runs_them() -> None:
+def test_traces_nest_bodies_in_loops() -> None:
     def call(kernel: str, microseconds: float, kind: str = "kernel", *bodies: Body) -> Call:
         inside = sum(one.microseconds for body in bodies for one in body.calls)
         own = microseconds - inside
@@ -306,7 +304,7 @@ def test_a_trace_has_bodies_inside_what_runs_them() -> None:
     assert "<td>dce</td>" in page(found)
 
 
-def test_a_trace_has_a_call_on_every_thread_that_has_a_part_of_it() -> None:
+def test_traces_show_a_call_on_each_of_its_threads() -> None:
     def call(kernel: str, chunks: int) -> Call:
         return Call(kernel, "x:1", 4, 0.5, 3, 4, 100, chunks=chunks)
 
@@ -318,7 +316,7 @@ def test_a_trace_has_a_call_on_every_thread_that_has_a_part_of_it() -> None:
     assert names == ["thread 1", "thread 2"]
 
 
-def test_meanings_are_compared_where_the_environment_says_so(
+def test_popgraph_check_compares_meanings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[str] = []

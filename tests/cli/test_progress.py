@@ -1,4 +1,4 @@
-"""Tests what is shown while a model is compiled: a line on a terminal, nothing in a pipe."""
+"""Tests the progress of compilation: a line on a terminal, nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import pytest
 
 import popgraph
 from popgraph.support import progress
-from popgraph.support.progress import CompilingLine, listening, silence
+from popgraph.support.progress import CompilingLine, silence, with_listener
 from tests import gated_compiler
 
 MLP = Path(__file__).parents[2] / "examples/mlp.pgraph"
 
 
-def test_a_listener_hears_of_passes_and_of_parts(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_listeners_get_passes_and_parts(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path))
     heard = list[str]()
-    with listening(heard.append):
+    with with_listener(heard.append):
         popgraph.compile(MLP)(x=np.zeros((3, 64), np.float32))
     said = list(filter(None, heard))
     assert any(one == "pass canonicalize" for one in said)
@@ -33,7 +33,7 @@ def test_a_listener_hears_of_passes_and_of_parts(tmp_path: Path, monkeypatch) ->
     assert last.startswith("C, ") and last.split()[1] == last.split()[3]
     assert linking.startswith("C, linking, by ")
     assert not heard[-1], "it has ended"
-    with listening(heard.append), silence():
+    with with_listener(heard.append), silence():
         popgraph.compile(MLP)(x=np.zeros((4, 64), np.float32))
     assert list(filter(None, heard)) == said
 
@@ -49,9 +49,11 @@ popgraph.compile(sys.argv[1])(x=np.zeros((3, 64), np.float32))
 
 
 def on_a_terminal(folder: Path, script: str, *arguments: str, gate: Path | None = None) -> str:
-    """What a process writes to a terminal that is its error stream; a gate opens at some C."""
+    """The output of a process whose stderr is a terminal; opens the gate when C is compiled."""
     ours, theirs = pty.openpty()
-    shown_at_once = "from popgraph.support import progress; progress.CompilingLine.DELAY = 0\n"
+    shown_at_once = (
+        "from popgraph.support import progress; progress.CompilingLine.DELAY_SECONDS = 0\n"
+    )
     command = [sys.executable, "-c", shown_at_once + script, *arguments]
     environment = {**os.environ, "POPGRAPH_CACHE_DIR": str(folder / "cache"), "TERM": "xterm"}
     with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE, env=environment) as run:
@@ -60,7 +62,7 @@ def on_a_terminal(folder: Path, script: str, *arguments: str, gate: Path | None 
         while True:
             try:
                 part = os.read(ours, 65536)
-            except OSError:  # Linux says so when nobody writes any more.
+            except OSError:  # Linux raises when the last writer has closed the pty.
                 break
             if not part:
                 break
@@ -74,7 +76,7 @@ def on_a_terminal(folder: Path, script: str, *arguments: str, gate: Path | None 
 
 @pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file that the compiler waits for."""
+    """A file whose existence lets the C compiler continue."""
     yield from gated_compiler.gated(tmp_path, monkeypatch)
 
 
@@ -84,14 +86,14 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_terminal_shows_a_line_and_clears_it(
     tmp_path: Path, gate: Path, script: str, arguments: list[str]
 ) -> None:
-    """It is there before the compiler, which waits for it, has compiled anything."""
+    """The line appears while the C compiler still waits at the gate."""
     shown = on_a_terminal(tmp_path, script, *arguments, gate=gate)
     assert re.search(r"compiling, \d+ s: C, 1 of \d+ parts, by compiler", shown)
     assert shown.endswith("\r\x1b[K")
     assert not re.search(r"\x1b\[\d*m", shown), "no colours, whatever NO_COLOR says"
 
 
-def test_a_compiler_that_says_nothing_is_reported_by_a_thread(
+def test_a_thread_reports_a_silent_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written, twice = list[str](), Event()
@@ -107,8 +109,8 @@ def test_a_compiler_that_says_nothing_is_reported_by_a_thread(
 
     monkeypatch.setattr(sys, "stderr", Stream())
     line = CompilingLine()
-    monkeypatch.setattr(CompilingLine, "DELAY", 0.001)
-    monkeypatch.setattr(CompilingLine, "AGAIN", 0.001)
+    monkeypatch.setattr(CompilingLine, "DELAY_SECONDS", 0.001)
+    monkeypatch.setattr(CompilingLine, "UPDATE_SECONDS", 0.001)
     line("C, 0 of 12 parts")
     assert twice.wait(gated_compiler.SECONDS)
     line("")
@@ -116,16 +118,16 @@ def test_a_compiler_that_says_nothing_is_reported_by_a_thread(
     assert written[-1] == "\r\x1b[K"
 
 
-def test_what_runs_in_the_background_shows_nothing(
+def test_background_compilation_shows_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "is_terminal", lambda: True)
-    monkeypatch.setattr(CompilingLine, "DELAY", 0.0)
-    thread = Thread(target=progress.tell, args=("pass a",))
+    monkeypatch.setattr(CompilingLine, "DELAY_SECONDS", 0.0)
+    thread = Thread(target=progress.report, args=("pass a",))
     thread.start()
     thread.join()
     with silence():
-        progress.tell("pass b")
+        progress.report("pass b")
     assert capsys.readouterr().err == ""
 
 
@@ -136,7 +138,7 @@ def test_a_pipe_gets_no_line(tmp_path: Path) -> None:
     assert done.returncode == 0 and "compiling" not in done.stderr
 
 
-def test_what_is_soon_compiled_shows_nothing(capsys) -> None:  # type: ignore[no-untyped-def]
+def test_short_compilation_shows_nothing(capsys) -> None:  # type: ignore[no-untyped-def]
     line = CompilingLine()
     for text in ("pass a", "", "pass b", ""):
         line(text)

@@ -62,7 +62,7 @@ def rows(text: str) -> list[dict[str, Any]]:
 
 
 def decided(model: str, *arguments: str) -> str:
-    """The line of the contraction when everything is decided."""
+    """The IR line of the contraction after `schedule-contractions`."""
     arguments = (*DIM, "--stop-after", "schedule-contractions", *arguments)
     lines = call("print", model, *arguments).splitlines()
     (found,) = (line for line in lines if "product f32" in line)
@@ -70,7 +70,7 @@ def decided(model: str, *arguments: str) -> str:
 
 
 def odd(way: str) -> str:
-    """A way that no cost model takes."""
+    """A schedule that the cost model never chooses."""
     return way.replace("kc 256", "kc 7")
 
 
@@ -78,7 +78,7 @@ def in_ir(way: str) -> str:
     return "schedule " + way.partition("#tile.schedule")[2]
 
 
-def test_printed_choices_can_be_edited(model: str, tmp_path: Path) -> None:
+def test_printed_schedules_can_be_edited(model: str, tmp_path: Path) -> None:
     (row,) = rows(call("schedules", model, *DIM, "--few", "3"))
     assert row["ops"] == ["p"] and len(row["others"]) == 3
     assert in_ir(row["schedule"]) in decided(model)
@@ -91,7 +91,7 @@ def test_printed_choices_can_be_edited(model: str, tmp_path: Path) -> None:
     assert in_ir(odd(row["schedule"])) in decided(model, "--schedule", str(file))
 
 
-def test_every_command_takes_the_file(model: str, tmp_path: Path) -> None:
+def test_every_command_takes_a_schedule_file(model: str, tmp_path: Path) -> None:
     file = tmp_path / "schedules.json"
     file.write_text(text_of([{"op": "q", "schedule": "plain"}]))
     tile = tmp_path / "net.mlir"
@@ -111,7 +111,7 @@ def test_every_command_takes_the_file(model: str, tmp_path: Path) -> None:
         assert "name a contraction: " in result.output
 
 
-def test_values_do_not_depend_on_it(model: str, tmp_path: Path) -> None:
+def test_schedules_do_not_change_values(model: str, tmp_path: Path) -> None:
     (row,) = rows(call("schedules", model, *DIM))
     found = []
     for number, way in enumerate([row["schedule"], odd(row["schedule"]), "plain"]):
@@ -133,7 +133,7 @@ FAULTS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("text", FAULTS)
-def test_files_that_say_nothing(text: str, tmp_path: Path) -> None:
+def test_invalid_schedule_files_are_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "schedules.json"
     file.write_text(text)
     with pytest.raises(ParseError) as caught:
@@ -142,7 +142,7 @@ def test_files_that_say_nothing(text: str, tmp_path: Path) -> None:
     assert str(file) in caught.value.where
 
 
-def test_what_was_measured_is_used(model: str, tmp_path: Path) -> None:
+def test_measured_schedules_are_used(model: str, tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     text = call("tune", model, *DIM, "--seconds", "0.2", "--few", "3", "-o", str(file))
     assert "us before" in text and " p " in text
@@ -160,7 +160,7 @@ def test_what_was_measured_is_used(model: str, tmp_path: Path) -> None:
 
 
 def test_a_step_of_training_is_measured() -> None:
-    """Contractions of both directions; whoever trains the model follows what was found."""
+    """Tunes forward and backward contractions; later trainings use the measured schedules."""
     mlp = str(Path(__file__).parents[2] / "examples" / "mlp.pgraph")
     here = [mlp, "--train", "--dim", "N=4"]
     forward = rows(call("schedules", mlp, "--dim", "N=4"))
@@ -176,7 +176,7 @@ def test_a_step_of_training_is_measured() -> None:
 
 
 def keys(path: Path) -> Callable[[], tuple[str, str]]:
-    """What programs and shortcuts to them are found by."""
+    """The keys of the program cache and of its warm-start shortcuts."""
 
     def found() -> tuple[str, str]:
         options = for_this_machine(Options())
@@ -186,7 +186,7 @@ def keys(path: Path) -> Callable[[], tuple[str, str]]:
     return found
 
 
-def test_another_choice_is_another_program(
+def test_another_schedule_has_another_cache_key(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from popgraph.backends.c.cache import install_fingerprint, program_cache
@@ -204,7 +204,7 @@ def test_another_choice_is_another_program(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_measurements_are_as_none(tmp_path: Path, damage: str) -> None:
+def test_damaged_measurements_are_ignored(tmp_path: Path, damage: str) -> None:
     path = keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
     assert len(measured()) == 1
     DAMAGES[damage](path)
@@ -244,7 +244,7 @@ graph net(x: f32[8, 64]) -> y {
 """
 
 
-def test_contractions_of_turns_are_measured_and_those_that_never_ran_are_not(
+def test_contractions_in_loops_are_measured_if_they_ran(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "net.pgraph").write_text(LOOP)

@@ -60,7 +60,7 @@ graph net(x: f32[N, 3]) -> (y: f32[N, 2]) {
 
 
 def imported(tmp_path: Path, script: str, *arguments: str, code: int = 0) -> set[str]:
-    """The modules that a process has at its end, but for those that Python starts with."""
+    """The modules that a process has imported at its end, except those of a bare Python."""
     listed = tmp_path / "modules.json"
     environment = {
         **os.environ,
@@ -75,13 +75,13 @@ def imported(tmp_path: Path, script: str, *arguments: str, code: int = 0) -> set
 
 
 def packages(modules: set[str]) -> set[str]:
-    """The packages of modules, but for Python's own and this one."""
+    """The third-party packages of modules."""
     roots = {name.partition(".")[0] for name in modules if not name.startswith("_")}
     return roots - sys.stdlib_module_names - {"popgraph"}
 
 
 def rooms(modules: set[str]) -> set[str]:
-    """The folders and files right in this package."""
+    """The top-level folders and modules of this package."""
     return {name.split(".")[1] for name in modules if name.startswith("popgraph.")}
 
 
@@ -176,7 +176,7 @@ UNUSED = {
     "xdsl.dialects.linalg",
     "xdsl.dialects.llvm",
 }
-"""Modules for other models and other ways to run them."""
+"""Modules for other kinds of models and runs, which must not be imported."""
 
 
 def test_a_cold_training_imports_only_what_a_small_network_needs(tmp_path: Path) -> None:
@@ -223,14 +223,14 @@ def dense(tmp_path: Path, factor: float) -> str:
 
 
 def test_a_cold_run_imports_only_what_a_small_network_needs(tmp_path: Path) -> None:
-    """About 480 modules of this package, and none of those for training or other operators."""
+    """About 480 modules of this package, without training and other operators."""
     found = imported(tmp_path, COLD_RUN, dense(tmp_path, 1))
     assert not found & (UNUSED | {"lark", "popgraph.engine", "popgraph.training"})
     assert len([name for name in found if name.startswith("popgraph")]) < 496
     assert len([name for name in found if name.startswith("onnx")]) < 35
 
 
-def test_a_network_of_known_kernels_imports_nothing_that_writes_kernels(tmp_path: Path) -> None:
+def test_known_kernels_import_no_kernel_writers(tmp_path: Path) -> None:
     first = imported(tmp_path, SAME_SOURCES + COLD_RUN, dense(tmp_path, 1))
     found = imported(tmp_path, SAME_SOURCES + COLD_RUN, dense(tmp_path, 2))
     writers = ("popgraph.passes.structured.to_loops.emit", "popgraph.backends.c.print.statements")
@@ -251,7 +251,7 @@ assert str(Parser(IRContext(), text).parse_attribute()) == text
 
 @pytest.mark.parametrize("script", [COLD_RUN, MAPPED], ids=["a run", "the text of a mapping"])
 def test_the_model_of_an_ipu_is_imported_for_a_device_only(tmp_path: Path, script: str) -> None:
-    """IR that names tiles is read without it: printed levels must parse in every process."""
+    """IR with tile mappings parses without the model, since any process may read it."""
     model = tmp_path / "net.pgraph"
     model.write_text(MODEL)
     assert "ipu" not in rooms(imported(tmp_path, script, str(model)))
@@ -275,7 +275,7 @@ def test_importing_the_guest_imports_no_compiler(tmp_path: Path, module: str) ->
 
 
 @pytest.mark.parametrize("era", ["2018-12", "2020-05"])
-def test_the_guest_of_an_era_imports_what_it_is_asked_for(tmp_path: Path, era: str) -> None:
+def test_popart_eras_import_lazily(tmp_path: Path, era: str) -> None:
     text = "import popart, poponnx; poponnx.ReductionType, popart.SessionOptions"
     found = imported(tmp_path, GUEST.replace('["-c"]', f'["--era", "{era}", "-c"]'), text)
     assert "popgraph.popart.eras.sessions" not in found
@@ -295,6 +295,6 @@ assert {id(built), *map(id, built)} <= old
 """
 
 
-def test_what_imports_build_counts_as_old_for_the_garbage_collector(tmp_path: Path) -> None:
-    """In a process of its own: that of the tests has frozen what it imported."""
+def test_imports_are_frozen_for_the_garbage_collector(tmp_path: Path) -> None:
+    """Runs in a process of its own, since that of the tests has frozen its imports."""
     assert "popgraph.support.garbage" in imported(tmp_path, IMPORTING)

@@ -34,12 +34,12 @@ def call(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])
-def test_printed_ir_shows_it(model: str, switch: str) -> None:
+def test_printed_ir_shows_winograd_transforms(model: str, switch: str) -> None:
     text = call("print", model, "--stop-after", "schedule-contractions", "--winograd", switch)
     assert ("tile.winograd" in text) == (switch == "on")
 
 
-def test_both_ways_give_the_same_but_for_rounding(model: str, tmp_path: Path) -> None:
+def test_winograd_and_direct_convolution_agree(model: str, tmp_path: Path) -> None:
     found = []
     for switch in ("on", "off"):
         file = str(tmp_path / f"{switch}.npy")

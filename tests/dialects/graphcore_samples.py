@@ -16,7 +16,7 @@ from popgraph.dialects.graphcore import GRAPHCORE
 from popgraph.dialects.graphcore.base import INTEGERS, Array, GraphcoreOp, shape_of
 from popgraph.support import casts, dtypes
 from popgraph.support.shapes import prod
-from popgraph.support.words import WORDS, Words
+from popgraph.support.words import WORDS, WordFormat
 from tests.dialects.graphcore_run import Operands, Sample, build, has_floats
 
 _random = np.random.default_rng(20)
@@ -594,10 +594,10 @@ def mat_mul() -> Iterator[Sample]:
     yield Sample(gc.MatMulOp, [whole(2, 3, dtype=np.int32), whole(3, 2, dtype=np.int32)])
 
 
-def words_of(words: Words, *shapes: tuple[int, ...]) -> list[Array]:
+def words_of(words: WordFormat, *shapes: tuple[int, ...]) -> list[Array]:
     """Packed words with numbers over the whole range of each factor."""
     made = []
-    extremes = words.ends if words.is_whole else ((-99, 128), (-128, 99))
+    extremes = words.ranges if words.is_integer else ((-99, 128), (-128, 99))
     for shape, held, ends in zip(shapes, (words.lhs, words.rhs), extremes, strict=True):
         numbers = np.linspace(*ends, num=prod(shape) * words.count).round().astype(held)
         made.append(numbers.view(np.int32).reshape(shape))

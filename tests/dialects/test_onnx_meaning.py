@@ -249,7 +249,7 @@ def test_infer_shapes_changes_nothing_the_second_time() -> None:
         ),
         (
             {"x": np.zeros((2, 3), complex)},
-            "input 'x' holds complex128, the model wants float32\n"
+            "input 'x' holds complex128, the model requires float32\n"
             "  try: pass np.asarray(x, np.float32)",
         ),
         (

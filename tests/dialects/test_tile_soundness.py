@@ -115,3 +115,44 @@ def test_a_launch_of_a_kernel_for_other_memory_is_refused() -> None:
         ParseError, match="must take the chunk number and the memory of all operands"
     ):
         compiler.parse_ir(text, Compilation(), "kernel.mlir")
+
+
+NEST = """
+builtin.module {{
+  func.func private @zero(%chunk: index, %y: memref<8xf32>) {{
+    %0 = arith.constant 0 : index
+    %1 = arith.constant 1 : index
+    %8 = arith.constant 8 : index
+    %zero = arith.constant 0.000000e+00 : f32
+    scf.for %i = %0 to %8 step %1 {{
+      scf.for %j = %0 to %8 step %1 {{
+        memref.store %zero, %y[%j] : memref<8xf32>
+      }} {{{inner}}}
+      scf.for %k = %0 to %8 step %1 {{
+        memref.store %zero, %y[%k] : memref<8xf32>
+      }} {{{second}}}
+    }} {{{outer}}}
+    func.return
+  }}
+  pg.graph @main inputs [] {{
+    %y = tile.launch @zero chunks 1 : i64 inplace [] () : () -> tensor<8xf32>
+    pg.return [#pg.bytes<"y">], %y : tensor<8xf32>
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("recipes", "message"),
+    [
+        ({"inner": "interchange", "second": "interchange"}, "may hold one other such loop"),
+        ({"inner": "vectorize = array<i64: 4, 3>"}, "must cover the 8 iterations of the loop"),
+        ({"inner": "vectorize = array<i64: 8, 0>"}, "must cover the 8 iterations of the loop"),
+        ({"inner": "vectorize = 8 : i64"}, "must cover the 8 iterations of the loop"),
+    ],
+)
+def test_unsound_recipes_of_loops_are_refused(recipes: dict[str, str], message: str) -> None:
+    chosen = {"inner": "interchange", "second": "", "outer": "interchange"}
+    compiler.parse_ir(NEST.format(**chosen), Compilation(), "nest.mlir")
+    with pytest.raises(ParseError, match=message):
+        compiler.parse_ir(NEST.format(**chosen | recipes), Compilation(), "nest.mlir")

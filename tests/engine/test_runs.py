@@ -15,11 +15,11 @@ from popgraph.engine.errors import UnknownOutputError
 from popgraph.engine.host_weights import HostWeights
 from popgraph.engine.plan import StepPlan
 from popgraph.engine.program import Program, Request
-from popgraph.engine.replicas import InTurn
-from popgraph.engine.runs import Runs
-from popgraph.engine.shares import Share
+from popgraph.engine.replicas import SequentialReplicas
+from popgraph.engine.runs import StepRunner
+from popgraph.engine.shares import StepShard
 from popgraph.engine.steps import Steps
-from popgraph.engine.streams import Kept, Stream
+from popgraph.engine.streams import ReturnPolicy, Stream
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.support.arrays import Array
 
@@ -50,7 +50,7 @@ class Arrays:
         rows = value if value.shape == stream.shape and stream.shape else [value]
         self.outputs.setdefault(stream.id, []).extend(np.array(row) for row in rows)
 
-    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+    def are_contiguous(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
         return self._together
 
 
@@ -67,7 +67,7 @@ class Trained:
         plan: StepPlan,
         data: Mapping[str, Array],
         backend: str = "reference",
-        kept: Kept | None = None,
+        kept: ReturnPolicy | None = None,
         together: bool = False,
     ) -> None:
         document = parse(NET)
@@ -77,9 +77,9 @@ class Trained:
         host = HostWeights(program.initial_values)
         assert engine.executable is not None
         host.send(engine.executable)
-        steps = Steps(program, {"loss": kept or Kept()}, Share(plan, plan))
+        steps = Steps(program, {"loss": kept or ReturnPolicy()}, StepShard(plan, plan))
         self.arrays = Arrays(data, together)
-        self.runs = Runs(engine, steps, InTurn(plan, (), (), draws=False), {})
+        self.runs = StepRunner(engine, steps, SequentialReplicas(plan, (), (), draws=False), {})
         self.runs.step(self.arrays)
         host.fetch(engine.executable, lambda found: found)
         self.w = host.fetched()["w"]
@@ -113,8 +113,10 @@ def test_a_step_updates_once_for_each_batch(accumulate: int, replicas: int, back
     assert len(found.arrays.outputs["loss"]) == plan.runs
 
 
-@pytest.mark.parametrize("kept", [Kept(), Kept(3), Kept(last=True), Kept(summed=True)])
-def test_one_call_for_all_micro_batches_is_one_for_each(kept: Kept) -> None:
+@pytest.mark.parametrize(
+    "kept", [ReturnPolicy(), ReturnPolicy(3), ReturnPolicy(last=True), ReturnPolicy(summed=True)]
+)
+def test_one_call_for_all_micro_batches_is_one_for_each(kept: ReturnPolicy) -> None:
     plan = StepPlan(accumulate=3, batches=BATCHES)
     data = random_inputs(plan)
     whole, single = (Trained(plan, data, "c", kept, together) for together in (True, False))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from popgraph.generation.sampling import Sampling, penalized
-from popgraph.generation.stops import Stops
+from popgraph.generation.sampling import Sampling, Stops, penalized
 
 LOGITS = st.lists(
     st.one_of(st.floats(-30, 30), st.integers(-2, 2).map(float)), min_size=1, max_size=12
@@ -92,7 +91,7 @@ TOKENS = st.lists(st.integers(0, 2), max_size=12)
 @given(TOKENS, st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=3), max_size=3))
 def test_a_text_ends_with_the_first_stop_sequence(tokens: list[int], stop: list) -> None:  # type: ignore[type-arg]
     stops = Stops.of(stop)
-    ends = [at for at in range(1, len(tokens) + 1) if stops.end(tokens[:at])]
+    ends = [at for at in range(1, len(tokens) + 1) if stops.has_ended(tokens[:at])]
     text = "".join(map(str, tokens))
     places = [text.find("".join(map(str, one))) + len(one) for one in stop]
     found = [end for end, one in zip(places, stop, strict=True) if end >= len(one)]

@@ -176,7 +176,7 @@ def whole_rows_only(original: Any) -> Any:
 FAULTS = (
     Fault(
         "the last element along a dimension is not sent",
-        "popgraph.ipu.stages:reach",
+        "popgraph.ipu.stages:region_of",
         last_not_sent,
     ),
     Fault(

@@ -101,7 +101,7 @@ def test_memory_is_weights_and_live_values() -> None:
     largest = max(found.moments, key=lambda moment: moment.total)
     assert largest.total >= (64 * 256 + 64 * 128) * 4
     assert found.peak.max() >= largest.largest
-    assert (found.by_tile == found.always + found.peak).all()
+    assert (found.by_tile == found.persistent + found.peak).all()
     assert not found.overflowing
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph.cli import app
-from popgraph.ipu.view import twins
+from popgraph.ipu.view import equivalent_nodes
 from popgraph.support.arrays import Array
 from tests.viewer.tabs import opened
 
@@ -140,7 +140,7 @@ def test_twins_match_operations_by_kind_and_source() -> None:
 
     own = [node(0, "add", [1]), node(1, "add", [1]), node(2, "reduce", [2])]
     shown = [node(0, "add", [0]), node(1, "add", [1]), node(2, "words", [2]), node(3, "add", [1])]
-    assert twins(own, shown) == {0: 1, 1: 3}
+    assert equivalent_nodes(own, shown) == {0: 1, 1: 3}
 
 
 def test_without_a_device_there_is_no_ipu_view() -> None:

@@ -17,7 +17,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.control import CondOp, LoopOp
 from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp, YieldOp
-from popgraph.dialects.program.control import NUMBER, TRUTH, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, TRUTH, row_type
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array

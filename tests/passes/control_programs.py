@@ -15,7 +15,7 @@ from xdsl.ir import Block, Region, SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.program import ConstantOp, DataAttr, YieldOp
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.support.arrays import Array
 
 Build: TypeAlias = Callable[..., Sequence[Operand]]

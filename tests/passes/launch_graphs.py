@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, SSAValue
 
-from popgraph.dialects.building import building_nothing
+from popgraph.dialects.building import building_detached
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,
@@ -113,7 +113,7 @@ class Kernels:
         types = kernel_arguments(op.inputs, op.outputs)
         key = kind.split("_")[0], size, *types
         if key not in self._names:
-            with building_nothing():
+            with building_detached():
                 body = _body(kind, types, size, inputs)
                 function = self.functions.add(describe(body), body, op)
             self._names[key] = function.sym_name.data

@@ -55,7 +55,7 @@ def check_loop(
         assert len(stores) == len([op for op in found if op.written]), f"missing: {recipe}"
         low, high = recipe.by.data, 1 << 62
     else:
-        assert len(found) == recipe["lines"] * len(accessed), f"not so many lines: {recipe}"
+        assert len(found) == recipe["lines"] * len(accessed), f"wrong number of lines: {recipe}"
         low, high = 1, 2 * recipe["elements"] + LINE * (recipe["lines"] - 1)
     for op in found:
         wrong = [number for number in distances[op] if not low <= number < high]

@@ -17,7 +17,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.support.shapes import Shape
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 from popgraph.testing import (
     Constant,
     Network,
@@ -29,7 +29,7 @@ from popgraph.testing import (
     recurrences,
     separable_convolutions,
 )
-from popgraph.testing.strategies import grown
+from popgraph.testing.strategies import random_nodes
 
 BOUND = 23
 """A prime that random networks do not contain: its multiples come from the size."""
@@ -70,7 +70,7 @@ class SizedNetwork:
     def size(self) -> Size:
         """The size, with the input axes that have it."""
         places = [
-            Place(self.bounded.name(number), axis, dim // BOUND)
+            SizedAxis(self.bounded.name(number), axis, dim // BOUND)
             for number, shape in enumerate(self.bounded.inputs)
             for axis, dim in enumerate(shape)
             if _is_sized(dim)
@@ -89,7 +89,7 @@ class SizedNetwork:
             made[self.bounded.name(number)] = array
         return made
 
-    def fronts(self, inputs: Mapping[str, Array], size: int) -> dict[str, Array]:
+    def leading_slices(self, inputs: Mapping[str, Array], size: int) -> dict[str, Array]:
         """The slices of the inputs up to the size."""
         return {name: array[_slices(_shape(array.shape, size))] for name, array in inputs.items()}
 
@@ -133,7 +133,7 @@ def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
     known = list(inputs)
     count = draw(st.integers(1, 5))
     try:
-        nodes = grown(draw, known, count, dtype)
+        nodes = random_nodes(draw, known, count, dtype)
     except InvalidArgument:  # No value is small enough to be an operand of a further node.
         reject()
     return SizedNetwork(Network(tuple(inputs), tuple(nodes), dtype, _ends(nodes, len(inputs))))

@@ -23,7 +23,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsizedError
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 
 BOUND = 37
 SIZES = (1, 2, 3, 16, 19, BOUND - 1, BOUND)
@@ -223,7 +223,7 @@ def bound(
     """Lowers a model whose dimension N is a run-time size."""
     module, compilation = load(text)
     places = [
-        Place(name, axis)
+        SizedAxis(name, axis)
         for name, type_ in input_types(module).items()
         for axis, dim in enumerate(dims(type_) or ())
         if dim == "N"
@@ -330,7 +330,7 @@ def test_loops_end_at_sizes_inside_of_kernels_and_bodies(
         compare_front(text, output, size, program.run(exactly))
 
 
-def compare_front(text: str, output: Place, size: int, found: Mapping[str, Array]) -> None:
+def compare_front(text: str, output: SizedAxis, size: int, found: Mapping[str, Array]) -> None:
     """Compares the outputs up to a size with the program of exactly this size."""
     module, compilation = load(text)
     specialise(module, compilation, {"N": size})
@@ -357,6 +357,6 @@ def test_programs_without_sizes_are_unchanged() -> None:
 @pytest.mark.parametrize("name", ["N", 'a "quoted" name', "100%", "Größe", "back\\slash", "<>, ()"])
 def test_sizes_of_any_name_are_read_back(name: str) -> None:
     module = ModuleOp([])
-    size = Size(name, 64, (Place(name, 1, 3),), (Place("y", 0), Place(name, 2, 5)))
+    size = Size(name, 64, (SizedAxis(name, 1, 3),), (SizedAxis("y", 0), SizedAxis(name, 2, 5)))
     set_sizes(module, [size])
     assert sizes_of(Parser(IRContext(), str(module)).parse_module()) == (size,)

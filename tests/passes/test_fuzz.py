@@ -36,6 +36,7 @@ from popgraph.testing import (
     clamps,
     controlled,
     half_products,
+    integer_products,
     learning_convolutions,
     lookups,
     narrow_products,
@@ -49,7 +50,6 @@ from popgraph.testing import (
     training_controlled,
     training_networks,
     volumes,
-    whole_products,
     wide_convolutions,
 )
 from tests.checking import check_ir
@@ -208,9 +208,9 @@ class Place:
         if self.name == "alternate-chunks":
             return controlled(dtype="f64")
         if self.name == "contract-in-floats":  # no other networks contract integers
-            return whole_products(dtype="f64")
+            return integer_products(dtype="f64")
         if self.name in ("contract-in-words", "view-words"):
-            drawn = whole_products(dtype="f64") | quantized_products(dtype="f64")
+            drawn = integer_products(dtype="f64") | quantized_products(dtype="f64")
             return drawn | half_products(dtype="f64") | block_products(dtype="f64")
         if self.name == "sum-in-blocks":
             return block_products(dtype="f64")

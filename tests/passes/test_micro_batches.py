@@ -1,4 +1,4 @@
-"""Tests `update_alone`: micro-batches and a separate update compute what the whole program does."""
+"""Tests `separate_update`: micro-batches plus a separate update equal the whole program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from popgraph.dialects.graphcore import AddOp, MatMulOp
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training import micro_batches
-from popgraph.passes.graphcore.training.micro_batches import settle_turn, update_alone
+from popgraph.passes.graphcore.training.micro_batches import separate_update, specialize_micro_batch
 from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm, OptimizerSpec
 from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
@@ -79,12 +79,12 @@ def in_turn(
 def check(one: Drawn) -> None:
     compilation = Compilation()
     whole = one.trained(compilation)
-    update = update_alone(whole, compilation.weights)
+    update = separate_update(whole, compilation.weights)
     assert update is not None
     check_ir(update)
     assert not signature(update)
     adding = whole.clone()
-    settle_turn(adding, compilation.weights, last=False)
+    specialize_micro_batch(adding, compilation.weights, last=False)
     state: dict[str, Array] = dict(first_state(whole, compilation.weights))
     apart: dict[str, Array] = {}
     for number in range(BATCHES):
@@ -129,7 +129,7 @@ NETWORK = Network(
 def test_the_separate_update_has_no_operations_of_the_network() -> None:
     compilation = Compilation()
     whole = Drawn(NETWORK, Adam(accumulation=PERIOD), rounds=False).trained(compilation)
-    update = update_alone(whole, compilation.weights)
+    update = separate_update(whole, compilation.weights)
     assert update is not None
     assert any(isinstance(op, MatMulOp) for op in whole.walk())
     assert not any(isinstance(op, MatMulOp) for op in update.walk())
@@ -143,6 +143,6 @@ def test_outputs_of_the_update_prevent_its_separation() -> None:
         op.variable.text for op in only_graph(weight).updates() if "___" not in op.variable.text
     ]
     observed = one.trained(compilation, after_step=("UpdatedVar___" + name,))
-    assert update_alone(observed, compilation.weights) is None
+    assert separate_update(observed, compilation.weights) is None
     observed = one.trained(compilation, after_step=(name,))
-    assert update_alone(observed, compilation.weights) is not None
+    assert separate_update(observed, compilation.weights) is not None

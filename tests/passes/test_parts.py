@@ -18,11 +18,11 @@ from popgraph.backends.reference import evaluate, first_state, signature
 from popgraph.compiler import lower
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.passes.analysis.graph import only_graph
-from popgraph.passes.analysis.stage_notes import put_on_stage
+from popgraph.passes.analysis.stage_notes import note_stage
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.dce import EliminateDeadCode
-from popgraph.passes.graphcore.stages.parts import Cut, Part, cut, cut_turns
+from popgraph.passes.graphcore.stages.parts import Cut, Part, cut, cut_micro_batches
 from popgraph.passes.graphcore.stages.places import (
     Pipeline,
     Place,
@@ -30,7 +30,7 @@ from popgraph.passes.graphcore.stages.places import (
 )
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED, Autodiff
-from popgraph.passes.graphcore.training.micro_batches import settle_turn
+from popgraph.passes.graphcore.training.micro_batches import specialize_micro_batch
 from popgraph.passes.optimizer_spec import Adam, ClipNorm, OptimizerSpec
 from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
@@ -101,7 +101,7 @@ class Trained:
         stages = {op: sum(at >= end * len(ops) for end in drawn.ends) for at, op in enumerate(ops)}
         stages[graph.outputs[LOSS].owner] = drawn.last  # type: ignore[index]
         for op, stage in stages.items():
-            put_on_stage(op, stage)
+            note_stage(op, stage)
         firsts = {
             op.variable.text: min(stages[use.operation] for use in op.result.uses)
             for op in graph.variables()
@@ -138,11 +138,11 @@ class Trained:
         turns = []
         for last in (False, True):
             module = self.module.clone()
-            settle_turn(module, self.compilation.weights, last=last)
+            specialize_micro_batch(module, self.compilation.weights, last=last)
             Canonicalize().run(self.compilation, module)
             EliminateDeadCode().run(self.compilation, module)
             turns.append(module)
-        others, last_one = cut_turns(turns[0], turns[1], pipeline)
+        others, last_one = cut_micro_batches(turns[0], turns[1], pipeline)
         return [(others, last_one)[(at + 1) % PERIOD == 0].parts for at in range(BATCHES)]
 
     def through(

@@ -19,7 +19,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.graphcore.broadcasting import scalar
-from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.control_signatures import UNBOUNDED
 from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions

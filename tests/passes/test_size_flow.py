@@ -20,7 +20,7 @@ from popgraph.dialects.program.sizes import set_sizes
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 
 BOUNDS = {"N": 5, "L": 37}
 CALLS = (
@@ -142,7 +142,7 @@ def bound(text: str, options: Options, level: str) -> tuple[ModuleOp, Compilatio
     bounds = {name: BOUNDS[name] for name in names_in(text)}
     specialise(module, compilation, bounds)
     places = {
-        name: tuple(Place(one, at) for one in axes for at, dim in axes[one] if dim == name)
+        name: tuple(SizedAxis(one, at) for one in axes for at, dim in axes[one] if dim == name)
         for name in bounds
     }
     set_sizes(module, [Size(name, most, places[name]) for name, most in bounds.items()])
@@ -180,7 +180,9 @@ def exact(text: str, call: Mapping[str, int], inputs: Mapping[str, Array]) -> di
     return run(module, inputs, compilation.weights, None)[0]
 
 
-def fronts(text: str, call: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
+def leading_slices(
+    text: str, call: Mapping[str, int], inputs: Mapping[str, Array]
+) -> dict[str, Array]:
     """The inputs of a call."""
     return {
         name: np.ascontiguousarray(array[front_of(text, name, call)])
@@ -197,7 +199,7 @@ def test_reductions_end_at_sizes_in_the_reference(name: str, level: str) -> None
     inputs = inputs_of(text, call)
     numbers = {one: np.array(call[one]) for one in names_in(text)}
     found, _ = run(module, inputs | numbers, compilation.weights, None)
-    for output, expected in exact(text, call, fronts(text, call, inputs)).items():
+    for output, expected in exact(text, call, leading_slices(text, call, inputs)).items():
         part = found[output][tuple(slice(0, size) for size in expected.shape)]
         np.testing.assert_allclose(part, expected, 1e-4, 1e-5)
 
@@ -215,7 +217,7 @@ def test_reductions_end_at_sizes_in_c(
     module, compilation = bound(text, options, "program")
     program = backend_named("c").build(module, compilation.weights, threads=threads)
     for call in CALLS:
-        given = fronts(text, call, inputs_of(text, call))
+        given = leading_slices(text, call, inputs_of(text, call))
         found = program.run(given)
         for output, expected in exact(text, call, given).items():
             if output.startswith("check of "):  # checks are not outputs: the program has run them

@@ -1,4 +1,4 @@
-"""Fixtures of the session tests: one device of each kind, and levels of logs that end."""
+"""Fixtures of the session tests: a device of each backend, and log levels that are reset."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from popgraph.popart.api.devices import DeviceInfo, DeviceManager
 
 @pytest.fixture(params=["reference", "c"])
 def device(request: pytest.FixtureRequest) -> DeviceInfo:
-    """A device that runs with NumPy, and one that runs compiled code."""
+    """A device of the reference backend, and one that runs compiled C."""
     return DeviceManager().createCpuDevice(backend=request.param)
 
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """The levels of logs that a test sets end with it."""
+    """Resets the log level after a test."""
     yield
     getLogger().setLevel("WARN")

@@ -1,4 +1,4 @@
-"""The modules of eras, for tests of what their programs call."""
+"""The modules of eras, for tests of programs of each era."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import numpy as np
 import popgraph.popart as popart
 
 BATCHES = 3
-"""As many as the stages of the pipeline, which has one for the loss."""
+"""Batches of a step: the number of pipeline stages, including that of the loss."""
 Given = tuple[tuple[str, Any], ...]
 
 
@@ -27,7 +27,7 @@ def _weight(builder: Any, rng: np.random.Generator, name: str, *shape: int, dtyp
 
 
 def _network(dtype: Any = np.float32, rows: int = 4, *, trains: bool = True) -> tuple[Any, str]:
-    """A bit of everything: Conv, a norm, products, Softmax, two stages; the loss is of classes."""
+    """A network with Conv, a norm, matmuls, Softmax and two stages; its loss takes class labels."""
     builder, rng = popart.Builder(), np.random.default_rng(1)
     named = "FLOAT16" if dtype is np.float16 else "FLOAT"
 
@@ -54,7 +54,7 @@ def _network(dtype: Any = np.float32, rows: int = 4, *, trains: bool = True) -> 
 
 
 def _infinite() -> tuple[Any, str]:
-    """The logarithm of negative numbers."""
+    """A model that computes the logarithm of negative numbers."""
     builder, rng = popart.Builder(), np.random.default_rng(1)
     x = builder.addInputTensor("FLOAT", [4, 8], "x")
     w = _weight(builder, rng, "w", 8, 8, dtype=np.float32)
@@ -63,7 +63,7 @@ def _infinite() -> tuple[Any, str]:
 
 
 def _drawing() -> tuple[Any, str]:
-    """Draws numbers, and rounds."""
+    """A model with random numbers and f16 rounding."""
     builder, rng = popart.Builder(), np.random.default_rng(1)
     x = builder.addInputTensor("FLOAT16", [4, 8], "x")
     y = builder.aiOnnx.matmul([x, _weight(builder, rng, "w", 8, 8, dtype=np.float16)])
@@ -82,7 +82,7 @@ MODELS: Mapping[str, Callable[[], tuple[Any, str]]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A model, and how a session is made of it."""
+    """A model, and the options of its session."""
 
     model: str = "training"
     given: Given = ()
@@ -144,13 +144,13 @@ def _digest(text: str | bytes) -> str:
 
 
 def _program(session: Any) -> str:
-    """What is compiled, and how."""
+    """The compiled module, and its options."""
     code = session._program.code
     return f"{code.module}\n{code.options}\n{code.period}"
 
 
 def _results(session: Any) -> str:
-    """Two steps on the same numbers: anchors, weights, the saved file, the state of generators."""
+    """Anchors, weights, the saved file and the generator state of two steps on the same data."""
     session.prepareDevice()
     session.setRandomSeed(3)
     session.weightsFromHost()
@@ -185,7 +185,7 @@ def _results(session: Any) -> str:
 
 
 def _report(session: Any) -> str:
-    """A summary without times, and the cycles of the model."""
+    """A summary without times, and the modelled cycles."""
     session.prepareDevice()
     session.weightsFromHost()
     summary = re.sub(r"[\d.]+ us", "", session.getSummaryReport())
@@ -194,13 +194,13 @@ def _report(session: Any) -> str:
 
 
 class Observed:
-    """What a setting gives; a part is computed when it is asked for, and an error is a result."""
+    """The observations of a setting, computed on demand; an error is an observation, too."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
 
     def __getitem__(self, part: str) -> str:
-        """Of `program`, `results`, `ir` and `report`."""
+        """One of `program`, `results`, `ir` and `report`."""
         return str(getattr(self, part))
 
     @cached_property
@@ -220,7 +220,7 @@ class Observed:
 
     @cached_property
     def ir(self) -> str:
-        """With what is drawn of it."""
+        """The IR as JSON, and its drawings (`dotChecks`)."""
         json = popart.IrSerializationFormat.JSON
         return _or_error(lambda: f"{self.session._serializeIr(json)}\n{self.files}")
 
@@ -230,7 +230,7 @@ class Observed:
 
     @cached_property
     def report(self) -> str:
-        """On a model of IPUs, which reports need."""
+        """The report on an IPU model, which reports require."""
         on_ipus = replace(self.setting, device="ipu")
         return _or_error(lambda: _report(on_ipus.session()))
 

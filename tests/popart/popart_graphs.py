@@ -31,7 +31,7 @@ def options(**given: object) -> popart.SessionOptions:
 
 
 def minimal(*more: str) -> popart.Patterns:
-    """The patterns that PopART cannot do without, and others."""
+    """PopART's minimal patterns, and `more`."""
     found = popart.Patterns(popart.PatternsLevel.Minimal)
     for name in more:
         found.enablePattern(name, True)
@@ -81,7 +81,7 @@ def inferred(
 
 
 def layers(builder: Builder, count: int) -> str:
-    """So many layers, and a loss."""
+    """Adds `count` dense layers and a loss; the name of the loss."""
     value = builder.addInputTensor("FLOAT", [8, 4], "x")
     labels = builder.addInputTensor("INT32", [8], "labels")
     for number in range(count):

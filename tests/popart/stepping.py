@@ -1,4 +1,4 @@
-"""One step of training, as tests set it up that look at a gradient or a loss."""
+"""One training step, for tests of gradients and losses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.support.arrays import Array
 def one_step(
     builder: popart.Builder, loss: str | Loss, wanted: Sequence[str], inputs: Mapping[str, Array]
 ) -> Mapping[str, Array]:
-    """The anchors of a step on the reference, whose learning rate is a half."""
+    """The anchors of a step on the reference backend, with learning rate 0.5."""
     session = popart.TrainingSession(
         builder.getModelProto(),
         popart.DataFlow(1, list(wanted)),

@@ -1,4 +1,4 @@
-"""Tests that arguments of wrong types are TypeErrors in the words of PopART's binding."""
+"""Tests that arguments of wrong types raise TypeErrors with the messages of PopART's binding."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from popgraph.compat import popart as compatible
 from popgraph.popart.surface import entries
 
 popart: Any = compatible
-"""The module, whose names only a running program knows."""
+"""PopART's module, untyped, since tests call it with wrong types."""
 
 WORDS = r"^\w*\(\): incompatible (function|constructor) arguments\. The following argument types"
 
 
 class Wrong:
-    """What no parameter takes."""
+    """A type that no parameter accepts."""
 
 
 def network() -> popart.Builder:
@@ -57,21 +57,21 @@ MADE: list[Any] = [
     popart.getLogger("session"),
     *(popart.L1Loss("x", "y", 0.1), popart.NllLoss("x", "l", "y"), popart.IdentityLoss("x", "y")),
 ]
-"""Objects for whose methods it matters what they are."""
+"""Instances whose methods are called with wrong arguments."""
 
 OWN = {
     *("Adam.mode_of", "Adaptive.mode_of"),
     *(
         f"{io}.{name}"
         for io in ("PyStepIO", "PyStepIOCallback")
-        for name in ("check", "holds", "read", "write")
+        for name in ("check", "are_contiguous", "read", "write")
     ),
     "AnchorReturnType.keeps",
     *("AnchorReturnType.prefix", "AttributeContextManager()", "KeyValueContextManager()"),
     *("NameContextManager()", "AiGraphcoreOpset1()"),
     *("L1Loss.placed", "NllLoss.placed", "IdentityLoss.placed"),
 }
-"""Members that PopART does not have, or whose objects only the builder makes."""
+"""Members that PopART lacks, or whose instances only the builder creates."""
 
 OTHERWISE = {
     ("TensorInfo()", "args"): "Can not create TensorInfo with args",
@@ -81,7 +81,7 @@ OTHERWISE = {
     ("InferenceSession()", "fnModel"): "InferenceSession(): the argument dataFlow is missing",
     ("TrainingSession()", "fnModel"): "TrainingSession(): the argument dataFlow is missing",
 }
-"""What is refused in other words: PopART's own Python says so, or models have many forms here."""
+"""Messages of other forms: from PopART's own Python code, or since models have many forms here."""
 
 ABSTRACT = (popart.Optimizer, popart.StepIO, popart.Loss)
 
@@ -95,7 +95,7 @@ def classes() -> Iterator[type]:
 
 
 def object_of(kind: type) -> Any:
-    """One of these, or one whose constructor nobody called: arguments are looked at first."""
+    """An instance of `MADE`, or an uninitialized one: arguments are checked before the instance."""
     made = next((one for one in MADE if type(one) is kind), None)
     if made is not None:
         return made
@@ -121,7 +121,7 @@ def functions() -> Iterator[tuple[str, Any]]:
 
 
 def sample(kind: Any) -> Any:
-    """A value that a parameter takes."""
+    """A value that a parameter accepts."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next(iter(kind))
     found = ["x", 1, 1.0, {}, [], print, *MADE, np.ones(1)]
@@ -129,7 +129,7 @@ def sample(kind: Any) -> Any:
 
 
 def calls() -> Iterator[tuple[str, str, Callable[[], object]]]:
-    """Each of these with one wrong argument, the others as they may be."""
+    """Every function with one wrong argument, and valid values for the others."""
     for name, function in functions():
         if name in OWN:
             continue
@@ -150,7 +150,7 @@ def calls() -> Iterator[tuple[str, str, Callable[[], object]]]:
                 if one.default is Parameter.empty and "VAR" not in one.kind.name
             }
             if any(value is None for value in given.values()):
-                continue  # what only PopGraph itself has to give
+                continue  # Only PopGraph itself can provide such a value.
             args = [Wrong()] if wrong.kind is Parameter.VAR_POSITIONAL else []
             named = given if args else given | {wrong.name: Wrong()}
             yield name, wrong.name, lambda f=function, a=args, n=named: f(*a, **n)
@@ -159,12 +159,12 @@ def calls() -> Iterator[tuple[str, str, Callable[[], object]]]:
 CALLS = list(calls())
 
 
-def test_there_is_much_to_call() -> None:
+def test_many_functions_are_called() -> None:
     assert len(CALLS) > 900
 
 
 @pytest.mark.parametrize("owner", sorted({name.split(".")[0] for name, _, _ in CALLS}))
-def test_wrong_arguments_are_refused_in_the_words_of_the_binding(owner: str) -> None:
+def test_wrong_arguments_have_the_messages_of_the_binding(owner: str) -> None:
     for name, parameter, call in CALLS:
         if name.split(".")[0] == owner:
             words = OTHERWISE.get((name, parameter), WORDS)
@@ -178,14 +178,14 @@ def test_wrong_arguments_are_refused_in_the_words_of_the_binding(owner: str) -> 
     [kind for kind in classes() if "__dataclass_fields__" in vars(kind)],
     ids=lambda kind: kind.__name__,
 )
-def test_attributes_are_of_their_types(kind: type) -> None:
+def test_attributes_have_their_types(kind: type) -> None:
     for one in fields(kind):
         with pytest.raises((TypeError, AttributeError)):
             setattr(object_of(kind), one.name, Wrong())
             print(one.name)
 
 
-def test_what_a_setting_is_set_to_is_kept_as_its_type() -> None:
+def test_values_of_settings_are_converted_to_their_type() -> None:
     options = popart.SessionOptions()
     options.accumulationFactor = np.int64(4)
     options.outlineThreshold = 2
@@ -215,14 +215,14 @@ def test_what_a_setting_is_set_to_is_kept_as_its_type() -> None:
         ("weightTensorLocationSettings", popart.TensorStorage.OnChip),
     ],
 )
-def test_settings_of_wrong_types_leave_what_was(name: str, value: object) -> None:
+def test_settings_of_wrong_types_keep_the_old_value(name: str, value: object) -> None:
     options = popart.SessionOptions()
     with pytest.raises(TypeError, match=r"1\. \(self: SessionOptions, arg0: "):
         setattr(options, name, value)
     assert getattr(options, name) == getattr(popart.SessionOptions(), name)
 
 
-def test_what_is_said_names_the_form_and_the_arguments() -> None:
+def test_messages_name_the_signature_and_the_arguments() -> None:
     with pytest.raises(TypeError) as caught:
         popart.DataFlow("1", anchorTensors=[])
     assert str(caught.value).splitlines() == [

@@ -1,4 +1,4 @@
-"""The loss scale follows the gradients of half precision, and updates stay what they were."""
+"""Tests automatic loss scaling: the scale follows f16 gradients, and updates are unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from popgraph.support.arrays import Array
 
 GRADIENT = popart.reservedGradientPrefix()
 EDGE = 65504 * 0.125
-"""Gradients above are too large."""
+"""The bin edge: larger gradients count as too large."""
 
 
 class Trained:
@@ -62,7 +62,7 @@ class Trained:
         return popart.SGD(rate)
 
     def anchors(self, *x: float) -> dict[str, Array]:
-        """The anchors of a step whose micro-batches have these gradients without the scale."""
+        """The anchors of a step whose micro-batches have these unscaled gradients."""
         anchors = self.session.initAnchorArrays()
         given = np.array(x, np.float16).repeat(2)
         self.session.run(popart.PyStepIO({"x": given}, anchors))
@@ -105,14 +105,14 @@ def test_an_optimizer_of_the_user_keeps_the_factor() -> None:
     assert trained.scales(1, 1) == [16 * 4, 16 * 8]
 
 
-def test_a_share_of_large_gradients_may_be_allowed() -> None:
+def test_a_fraction_of_large_gradients_is_tolerated() -> None:
     trained = Trained(thresholdUpperCountProportion=1.0)
     assert trained.scales(EDGE, EDGE / 2) == [1, 2]
     trained = Trained(binEdgeLocation=1.0)
     assert trained.scales(EDGE, EDGE) == [1, 2]
 
 
-def test_the_first_update_of_a_period_decides() -> None:
+def test_the_first_update_of_a_period_sets_the_scale() -> None:
     trained = Trained(updatePeriod=3)
     assert trained.scales(1, EDGE / 2, EDGE / 2, EDGE, 1, 1, 1) == [1, 2, 2, 2, 1, 1, 1]
 
@@ -125,21 +125,21 @@ def test_micro_batches_and_replicas_are_one_update() -> None:
     assert [trained.step(*x)[0] for x in ((1, 1, 1, 1), (1, EDGE, 1, 1), (1, 1, 1, 1))] == [1, 2, 1]
 
 
-def test_a_loss_of_half_precision_has_room_for_so_much() -> None:
+def test_a_loss_of_half_precision_bounds_the_scale() -> None:
     trained = Trained(scale=2.0**14, binEdgeLocation=1.0)
     assert trained.scales(0.125, 0.125, 0.125) == [2.0**14, 2.0**15, 2.0**15]
     trained = Trained(scale=2.0**14, wide=True, binEdgeLocation=1.0)
     assert trained.scales(0.125, 0.125, 0.125) == [2.0**14, 2.0**15, np.inf]
 
 
-def test_gradients_that_are_no_numbers_are_large() -> None:
+def test_nan_gradients_count_as_large() -> None:
     trained = Trained(scale=4.0)
     assert np.isinf(trained.step(65504)).all()
     assert trained.scales(1) == [2]
 
 
 def test_which_gradients_are_tracked() -> None:
-    """Of `w` the gradient is too large, of `x` it is not."""
+    """The gradient of `w` is too large, that of `x` is not."""
     method = popart.GradientTensorTrackingMethod
     some: dict[str, Any] = {"gradientTensorTrackingMethod": method.GradientsOfUserSpecifiedTensors}
     assert Trained().scales(EDGE, 1) == [1, 0.5]
@@ -151,7 +151,7 @@ def test_which_gradients_are_tracked() -> None:
         Trained(gradientTensorTrackingMethod=method.ConvAndMatmulGradients)
 
 
-def test_tensors_tracked_twice_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_tensors_tracked_twice_have_a_warning(capfd: pytest.CaptureFixture[str]) -> None:
     method = popart.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
     Trained(toTrackTensors=["w", "x", "w"], gradientTensorTrackingMethod=method)
     notes = capfd.readouterr().err
@@ -173,7 +173,7 @@ TENSORS = {
     "summedHistograms": ("UINT32", [2]),
     "summedCastedHistograms": ("FLOAT", [2]),
 }
-"""The element types and shapes of tensors, of which the scale's are of single precision."""
+"""Element types and shapes of PopART's tensors; those of the scale are f32."""
 
 
 def shown(anchors: dict[str, Array]) -> dict[str, object]:
@@ -181,7 +181,7 @@ def shown(anchors: dict[str, Array]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_a_step_shows_the_factor_and_what_decides_it(backend: str) -> None:
+def test_a_step_anchors_the_factor_and_the_statistics(backend: str) -> None:
     trained = Trained(backend, scale=2.0, anchors=[*TENSORS])
     for id, info in TENSORS.items():
         found = trained.session.getInfo(id)
@@ -204,7 +204,7 @@ ACCUMULATED = ["Accum___autoLossScaleStats", "summedCastedHistograms_accld"]
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
 def test_micro_batches_add_up_statistics(backend: str) -> None:
-    """The factor moves after the last of them; `Final` shows it then."""
+    """The factor changes after the last micro-batch; `Final` shows the new one."""
     options = popart.SessionOptions()
     options.enableGradientAccumulation, options.accumulationFactor = True, 2
     given = [1, 1, 1, EDGE]
@@ -228,7 +228,7 @@ def test_micro_batches_add_up_statistics(backend: str) -> None:
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_each_replica_shows_statistics_of_its_own(accumulation: int) -> None:
+def test_each_replica_has_its_own_statistics(accumulation: int) -> None:
     options = popart.SessionOptions()
     options.enableGradientAccumulation = accumulation > 1
     options.accumulationFactor = accumulation
@@ -282,7 +282,7 @@ def test_every_optimizer_divides_by_the_scale(number: int, accumulation: int) ->
     assert trained.weights().tolist() == fixed.weights().tolist()
 
 
-def test_a_saved_model_goes_on_with_its_factor(tmp_path: Path) -> None:
+def test_a_saved_model_keeps_its_factor(tmp_path: Path) -> None:
     whole = Trained(updatePeriod=2, batches=6, anchors=["finalLossScale"])
     expected = whole.anchors(*[1] * 6)["finalLossScale"].tolist()
     assert expected == [1, 2, 2, 4, 4, 8]
@@ -297,8 +297,8 @@ def test_a_saved_model_goes_on_with_its_factor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "id", ["Accum___autoLossScaleStats", "Gradient___x_statistics", "summedHistograms_reduced"]
 )
-def test_tensors_that_are_not_there(id: str) -> None:
-    """Nothing accumulates, nothing needs the gradient of the input, and there is one replica."""
+def test_anchors_that_do_not_exist(id: str) -> None:
+    """Anchors that require accumulation, the gradient of an input, or several replicas."""
     with pytest.raises(popart.popart_exception, match=f"`{id}' not in Ir Tensors"):
         Trained(anchors=[id])
     with pytest.raises(popart.popart_exception, match="`finalLossScale' not in Ir Tensors"):

@@ -37,7 +37,7 @@ def proto_of(builder: Builder) -> onnx.ModelProto:
     return proto
 
 
-def test_names_count_up_behind_a_slash() -> None:
+def test_names_have_a_counter_after_a_slash() -> None:
     builder, a, b = two_inputs()
     w = builder.addInitializedInputTensor(np.zeros((2, 3), np.float32))
     assert (a, b, w) == ("input", "input/1", "init_input")
@@ -122,8 +122,8 @@ def test_default_and_newest_opsets() -> None:
         (10, lambda ops, x: ops.rellu([x]), "did you mean 'relu'?"),
     ],
 )
-def test_what_another_opset_has_is_told(opset: int, call: Any, told: str) -> None:
-    """And a builder that is told to take it does."""
+def test_errors_name_the_opsets_of_an_operator(opset: int, call: Any, told: str) -> None:
+    """The builder that the message recommends accepts the call."""
     builder = Builder(opsets={"ai.onnx": opset})
     x = builder.addInputTensor("FLOAT", [1, 3], "x")
     with pytest.raises((AttributeError, TypeError)) as caught:
@@ -167,13 +167,13 @@ SIGNATURES = {
 
 
 @pytest.mark.parametrize(("version", "name"), SIGNATURES)
-def test_parameters_stand_in_popart_order(version: int, name: str) -> None:
+def test_parameters_are_in_popart_order(version: int, name: str) -> None:
     signature = inspect.signature(getattr(Builder().aiOnnxOpset(version), name))
     bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
     assert str(inspect.Signature(bare)) == SIGNATURES[version, name]
 
 
-def test_methods_explain_themselves() -> None:
+def test_methods_have_docstrings() -> None:
     text = inspect.getdoc(Builder().aiOnnx.leakyrelu)
     assert text is not None
     assert text.startswith("LeakyRelu-6. LeakyRelu takes input data")
@@ -189,7 +189,7 @@ def test_attributes_of_graphcore_operators_follow_from_their_signatures() -> Non
     assert (builder.aiGraphcore.scale.__doc__ or "").startswith("x * scale")
     found = builder.aiGraphcore.groupnormalization([a, a, a], 1, epsilon=1)
     epsilon = builder.getNodeAttribute("epsilon", found)
-    assert (epsilon, type(epsilon)) == (1.0, float)  # a whole number is one, too
+    assert (epsilon, type(epsilon)) == (1.0, float)  # an integer is accepted
     scale = {"lambda": 2}  # the name that PopART's binding has
     loss = builder.aiGraphcore.l1loss([a], **scale, reduction=ReductionType.NoReduction)
     assert builder.getNodeAttribute("lambda", loss) == 2.0
@@ -270,8 +270,8 @@ def test_mistakes_are_popart_exceptions_and_ours() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_nodes_are_refused_in_the_words_of_popart(early: bool) -> None:
-    """PopART's builder leaves it to the session, to whose call its programs listen."""
+def test_nodes_are_refused_with_messages_of_popart(early: bool) -> None:
+    """PopART's builder leaves these checks to the session."""
     builder = own.Builder(opsets={"ai.onnx": 10}) if early else Builder()
     a = builder.addInputTensor("FLOAT", [3, 4], "a")
     half = builder.addInputTensor("FLOAT16", [3, 4], "half")
@@ -315,7 +315,7 @@ def test_nodes_are_refused_in_the_words_of_popart(early: bool) -> None:
             return  # the builder has that node now
 
 
-def test_a_node_in_a_graph_that_is_called_is_refused_in_these_words_too() -> None:
+def test_nodes_in_called_graphs_are_refused_with_the_same_messages() -> None:
     builder = Builder()
     x = builder.addInputTensor("FLOAT", [3, 4], "x")
     called = builder.createSubgraphBuilder()
@@ -344,7 +344,7 @@ def test_questions_about_tensors() -> None:
     np.testing.assert_array_equal(held[w], np.arange(6, dtype=np.float64).reshape(3, 2).T)
 
 
-def test_the_model_is_a_picture_of_the_moment() -> None:
+def test_the_model_proto_is_a_snapshot() -> None:
     builder, a, b = two_inputs()
     builder.addOutputTensor(builder.aiOnnx.add([a, b]))
     before = builder.getModelProto()
@@ -354,7 +354,7 @@ def test_the_model_is_a_picture_of_the_moment() -> None:
     assert [n.op_type for n in proto_of(builder).graph.node] == ["Add", "Mul"]
 
 
-def test_a_loaded_model_goes_on(tmp_path: object) -> None:
+def test_a_loaded_model_can_be_extended(tmp_path: object) -> None:
     builder, a, b = two_inputs([4, 4])
     y = builder.aiOnnx.softmax([builder.aiOnnx.add([a, b])])
     builder.addOutputTensor(y)
@@ -370,7 +370,7 @@ def test_a_loaded_model_goes_on(tmp_path: object) -> None:
         assert [n.op_type for n in proto_of(more).graph.node] == ["Add", "Softmax", "Nll", "Add"]
 
 
-def test_notes_are_put_on_nodes_and_survive_a_file() -> None:
+def test_annotations_of_nodes_survive_a_file() -> None:
     builder, a, b = two_inputs()
     with builder.virtualGraph(1), builder.pipelineStage(2):
         assert builder.getVirtualGraph() == 1
@@ -426,8 +426,8 @@ def test_branches_see_the_graph_around_them() -> None:
         branches[0].addInputTensorFromParentGraph("nothing")
 
 
-def test_places_have_the_bits_of_the_labels_beside_them() -> None:
-    """ArgMax gives INT64 by ONNX and INT32 in PopART, whose programs compare it with labels."""
+def test_argmax_has_the_integer_type_of_labels() -> None:
+    """ArgMax is INT64 in ONNX but INT32 in PopART, whose programs compare it with labels."""
     builder = Builder()
     x, labels = (builder.addInputTensor(type_, [3, 4]) for type_ in ("FLOAT", "INT32"))
     wide = builder.addInputTensor("INT64", [3, 1])
@@ -443,15 +443,16 @@ def test_places_have_the_bits_of_the_labels_beside_them() -> None:
     assert types == ["int64", "int32", "int64"]
 
 
-def test_an_operator_of_popart_has_types_by_its_name_too() -> None:
+def test_custom_op_infers_types_of_popart_operators() -> None:
     builder, a, _ = two_inputs()
     (y,) = builder.customOp("Detach", 1, "ai.graphcore", [a], {"pass_through_creation": 1}, 1)
     shape = builder.getTensorShape(a)
     assert builder.getTensorShape(builder.aiOnnx.relu([y])) == shape
-    builder.customOp("SplineWeighting", 1, "ai.graphcore", [a] * 4, {}, 1)  # Of no such ranks.
+    # Ranks that the operator does not accept.
+    builder.customOp("SplineWeighting", 1, "ai.graphcore", [a] * 4, {}, 1)
 
 
-def test_lists_of_a_custom_operator_may_hold_whole_numbers_of_numpy() -> None:
+def test_lists_of_a_custom_operator_may_hold_numpy_integers() -> None:
     builder, a, _ = two_inputs()
     counted = {"sizes": [np.sum(np.ones(3, np.int32)), 4]}
     builder.customOp("Sparse", 1, "com.example", [a], counted)
@@ -499,7 +500,7 @@ def test_tensor_info() -> None:
 
 
 def test_results_of_a_tensor_of_unknown_shape_have_a_type() -> None:
-    """A loss is a scalar whatever it is of, as in PopART's shape inference."""
+    """A loss of any tensor is a scalar, as in PopART's shape inference."""
     builder = Builder()
     x, to = builder.addInputTensor("FLOAT16", [6]), builder.addInputTensor("INT64", [2])
     labels = builder.addInputTensor("INT32", [2])
@@ -533,8 +534,8 @@ def test_an_attribute_that_no_schema_knows_is_kept() -> None:
     assert again.getModelProto() == Builder(again.getModelProto()).getModelProto()
 
 
-def test_an_attribute_that_only_a_file_has_is_a_mistake() -> None:
-    """Who misspells `axis` must hear of it."""
+def test_an_unknown_attribute_of_a_file_is_an_error() -> None:
+    """A misspelt `axis` in a file is an error."""
     builder = Builder()
     y = builder.aiOnnx.softmax([builder.addInputTensor("FLOAT", [2, 3])])
     builder.addOutputTensor(y)
@@ -544,7 +545,7 @@ def test_an_attribute_that_only_a_file_has_is_a_mistake() -> None:
         Builder(model)
 
 
-def test_what_a_schema_knows_is_no_note_whatever_a_file_lists() -> None:
+def test_attributes_of_a_schema_are_not_annotations() -> None:
     builder = Builder()
     y = builder.aiOnnx.softmax([builder.addInputTensor("FLOAT", [2, 3])], axis=0)
     builder.addOutputTensor(y)
@@ -554,7 +555,7 @@ def test_what_a_schema_knows_is_no_note_whatever_a_file_lists() -> None:
     assert Builder(model).getModelProto() == model.SerializeToString()
 
 
-def test_a_call_takes_notes_and_keeps_its_graph() -> None:
+def test_a_call_keeps_annotations_and_its_graph() -> None:
     builder = Builder()
     x = builder.addInputTensor("FLOAT", [2])
     inner = builder.createSubgraphBuilder()
@@ -570,7 +571,7 @@ def test_a_call_takes_notes_and_keeps_its_graph() -> None:
     assert {one.name for one in node.attribute} >= {"callee", "__ipu_number", "__pipeline_stage"}
 
 
-def test_a_note_stands_once() -> None:
+def test_an_annotation_cannot_be_set_twice() -> None:
     builder = Builder()
     x = builder.addInputTensor("FLOAT", [2, 4])
     halves = builder.aiOnnx.split([x], 2, axis=1)
@@ -618,7 +619,7 @@ def test_inputs_by_name() -> None:
 
 @pytest.mark.parametrize("model", ["nothing.onnx", b"nothing"])
 @pytest.mark.parametrize("reader", [Builder, GraphTransformer])
-def test_what_is_no_model(reader: Any, model: Any) -> None:
+def test_sources_that_are_not_models(reader: Any, model: Any) -> None:
     with pytest.raises(popart_exception) as caught:
         reader(model)
     said = caught.value.args[0]
@@ -646,7 +647,7 @@ def test_weights_of_texts_are_not_trained() -> None:
 
 
 def test_nodes_that_a_session_will_refuse_have_shapes() -> None:
-    """PopART's builder infers them without a look at element types."""
+    """PopART's builder infers shapes without checking element types."""
     builder = Builder()
     a = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
     b = builder.addInputTensor(TensorInfo("FLOAT", [4, 1, 3]))

@@ -41,7 +41,7 @@ def test_an_attribute_is_of_one_kind(kind: str) -> None:
         assert caught.value.args[0] == f"Attribute mine is not {words}."
 
 
-def test_a_node_is_found_by_all_its_outputs() -> None:
+def test_nodes_are_identified_by_all_outputs() -> None:
     builder, y = one_node()
     halves = builder.aiOnnx.split([y], 2, axis=1)
     builder.addNodeAttribute("mine", 1, set(halves))
@@ -51,7 +51,7 @@ def test_a_node_is_found_by_all_its_outputs() -> None:
             builder.addNodeAttribute("mine", 1, ids)
 
 
-def test_what_is_no_attribute_is_refused() -> None:
+def test_values_that_are_not_attributes_are_refused() -> None:
     builder, y = one_node()
     with pytest.raises(popart_exception):
         builder.addNodeAttribute("mine", None, {y})
@@ -71,7 +71,7 @@ def test_what_is_no_attribute_is_refused() -> None:
         ),
     ],
 )
-def test_annotations_by_position_by_name_and_for_a_while(name: str, value: Any, held: Any) -> None:
+def test_annotations_by_position_by_name_and_as_context(name: str, value: Any, held: Any) -> None:
     builder, y = one_node()
     z, u = builder.aiOnnx.relu([y]), builder.aiOnnx.relu([y])
     note = getattr(builder, name)
@@ -117,7 +117,7 @@ def test_a_context_ends_with_an_error() -> None:
     assert builder.getNameScope() == ""
 
 
-def test_the_ways_to_cut_a_product() -> None:
+def test_unknown_modes_of_matmul_serialization() -> None:
     builder, y = one_node()
     z = builder.aiOnnx.matmul([y, builder.addInputTensor("FLOAT", [4, 4])])
     with pytest.raises(popart_exception) as caught:

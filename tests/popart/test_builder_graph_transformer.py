@@ -19,7 +19,7 @@ from popgraph.support.arrays import Array
 
 
 def model_of(weight: Array, constant: Array | None = None) -> bytes:
-    """`y = x + w + c`; the weight has a doc string."""
+    """The model `y = x + w + c`, whose weight has a doc string."""
     tensor = numpy_helper.from_array(weight, "w")
     tensor.doc_string = "a weight"
     held = numpy_helper.from_array(weight if constant is None else constant, "c")
@@ -65,10 +65,10 @@ def test_a_conversion_reaches_weights_constants_and_declarations(
     assert (weight.name, weight.doc_string) == ("w", "a weight")
     infos = [*model.graph.input, *model.graph.output]
     assert {one.type.tensor_type.elem_type for one in infos} == {weight.data_type}
-    Builder(model)  # which checks all types
+    Builder(model)  # The builder checks all types.
 
 
-def test_other_types_stay() -> None:
+def test_conversion_keeps_other_types() -> None:
     given = model_of(np.ones(2, np.float32))
     transformer = GraphTransformer(given)
     transformer.convertDoublesToHalfs()
@@ -76,7 +76,7 @@ def test_other_types_stay() -> None:
     assert transformer.getModelProto() == given
 
 
-def test_numbers_that_do_not_fit_are_clipped_only_if_told() -> None:
+def test_overflowing_values_are_clipped_only_on_request() -> None:
     large = np.array([2**40, -(2**40), 7, 2**31 - 1, -(2**31)])
     transformer = GraphTransformer(model_of(large))
     with pytest.raises(popart_exception, match="number is too large"):
@@ -118,14 +118,14 @@ def test_weights_become_constants() -> None:
     onnx.checker.check_model(model)
 
 
-def test_floats_are_no_fixed_point() -> None:
+def test_floats_are_not_fixed_point() -> None:
     given = model_of(np.ones(3, np.float32))
     transformer = GraphTransformer(given)
     transformer.convertAllFixedPointInitializersToConstants()
     assert transformer.getModelProto() == given
 
 
-def test_unused_inputs_go(tmp_path: Path) -> None:
+def test_unused_inputs_are_removed(tmp_path: Path) -> None:
     model = onnx.ModelProto.FromString(model_of(np.ones(2, np.float32)))
     model.graph.input.append(make_tensor_value_info("unread", TensorProto.FLOAT, [1]))
     model.graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), "idle"))
@@ -153,6 +153,6 @@ def test_batch_normalizations_get_their_five_outputs() -> None:
     onnx.checker.check_model(model)
 
 
-def test_what_is_no_model_is_refused() -> None:
+def test_sources_that_are_not_models_are_refused() -> None:
     with pytest.raises(popart_exception, match="Failed to load a ModelProto from the string"):
         GraphTransformer(b"abc")

@@ -39,7 +39,7 @@ def test_groups_of_eight_replicas(settings: VariableSettings, groups: list[list[
 
 
 @pytest.mark.parametrize(("settings", "groups"), GROUPS)
-def test_a_host_array_has_a_part_for_each_group(
+def test_a_host_array_has_a_slice_for_each_group(
     settings: VariableSettings, groups: list[list[int]]
 ) -> None:
     whole = [5, 3] if len(groups) == 1 else [len(groups), 5, 3]
@@ -53,7 +53,7 @@ def test_an_array_of_another_number_of_groups_is_refused() -> None:
         settings.shapeOnReplica([5, 3], 8, "w")
 
 
-def test_what_settings_were_made_of() -> None:
+def test_settings_keep_their_arguments() -> None:
     domain = CommGroup(CommGroupType.Consecutive, 2)
     settings = VariableSettings(domain, ALL)
     assert settings.isUsingCommGroup()

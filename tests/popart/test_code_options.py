@@ -15,7 +15,7 @@ SHAPE = (1, 16, 14, 14)
 
 
 def convolved(options: popgraph.SessionOptions) -> np.ndarray:
-    """A 3x3 convolution of random numbers."""
+    """The result of a 3x3 convolution of random numbers."""
     random = np.random.default_rng(0)
     builder = popgraph.Builder()
     x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", list(SHAPE)))
@@ -46,7 +46,7 @@ def test_winograd_can_be_switched_off() -> None:
     assert (with_winograd != without).any()
 
 
-def test_schedules_come_from_a_file(tmp_path: Path) -> None:
+def test_schedules_are_read_from_a_file(tmp_path: Path) -> None:
     options = popgraph.SessionOptions()
     options.scheduleFile = str(tmp_path / "schedules.json")
     row = {"op": "nowhere", "schedule": "plain"}
@@ -55,14 +55,14 @@ def test_schedules_come_from_a_file(tmp_path: Path) -> None:
         convolved(options)
 
 
-def test_a_file_that_is_not_there_is_an_error() -> None:
+def test_a_missing_schedule_file_is_an_error() -> None:
     options = popgraph.SessionOptions()
     options.scheduleFile = "nowhere.json"
     with pytest.raises(PopgraphError, match=r"nowhere\.json"):
         convolved(options)
 
 
-def test_gradients_may_go_straight_through_what_is_quantized() -> None:
+def test_straight_through_gradients_of_quantization() -> None:
     options = popgraph.SessionOptions()
     assert not options.compilation().straight_through
     options.enableStraightThrough = True

@@ -25,7 +25,7 @@ EXPORT = torch.onnx.export
 
 
 class SmallAlexNet(nn.Module):
-    """AlexNet's kinds of layers for its kind of images, small enough to train here."""
+    """A small AlexNet: the same kinds of layers and images, fast enough to train here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class SmallAlexNet(nn.Module):
 def guides(
     quiet: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[pytest.MonkeyPatch]:
-    """What the guides' programs find: the old names, torchvision, an empty folder."""
+    """The environment of the guides' programs: old names, torchvision, an empty folder."""
     torchvision = types.ModuleType("torchvision")
     torchvision.models = types.SimpleNamespace(  # type: ignore[attr-defined]
         alexnet=lambda pretrained: SmallAlexNet().eval()
@@ -64,7 +64,7 @@ def guides(
 
 
 def name_outputs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The exporter of the guides' time, under which the network's output had this name."""
+    """Replaces the exporter by an old one, which named the network's output so."""
 
     def old_export(model: nn.Module, data: Any, path: str, **named: Any) -> None:
         named = {"output_names": [name], "dynamo": False, **named}
@@ -91,7 +91,7 @@ def one_batch() -> np.ndarray[Any, Any]:
 
 
 def step_of(session: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """One step that sees the same batch again and again."""
+    """The anchors of one step on the same batch, repeated."""
     import popart
 
     session.prepareDevice()
@@ -155,12 +155,12 @@ session = {0}.TrainingSession("alexnet.onnx",
                                   inputShapeInfo=inputShapeInfo)
 """
 STEPS = 100 if WHOLE else 20
-"""The guides take a hundred."""
+"""Steps of the guides' trainings, which take 100."""
 DEVICE = "device = popart.DeviceManager().createCpuDevice()"
 
 
 def in_less_time(program: str) -> str:
-    """A guide that takes fewer steps."""
+    """The program of a guide with fewer steps."""
     less = program.replace("DataFlow(100,", f"DataFlow({STEPS},")
     assert WHOLE or less != program
     return less
@@ -181,7 +181,7 @@ def test_training_guide_with_loss_classes(guides: pytest.MonkeyPatch, program: s
 
 
 def trained(images: Any, labels: Any, reduction: str, steps: int) -> np.ndarray[Any, Any]:
-    """What PyTorch predicts in each step of the same training."""
+    """PyTorch's predictions in each step of the same training."""
     model = SmallAlexNet()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     found = []
@@ -281,7 +281,7 @@ stepio = popart.PyStepIO({'input.1': input_1}, session.initAnchorArrays())
 
 
 def test_poponnx_session_with_l1_loss(guides: pytest.MonkeyPatch) -> None:
-    """The guide of 2018; its `in = ...` never was Python, so the variable has another name."""
+    """The guide of 2018; its variable `in` is a keyword of Python, so it has another name."""
     name_outputs(guides, "out")
     names = run("""
 import poponnx
@@ -356,7 +356,7 @@ session = poponnx.Session(proto, dataFeed)
         session.evaluate(None)
 
 
-def test_poponnx_training_evaluates_with_the_weights_as_they_are(
+def test_poponnx_evaluates_with_trained_weights(
     guides: pytest.MonkeyPatch,
 ) -> None:
     import poponnx
@@ -390,7 +390,7 @@ def test_poponnx_training_evaluates_with_the_weights_as_they_are(
 
 
 def by_hand(x: Any, labels: Any, weight: Any, rate: float) -> tuple[Any, Any]:
-    """The losses of three batches of two samples, and the weight after training on their sums."""
+    """NumPy's losses of three batches of two samples, and the weight after the steps."""
     losses = []
     for batch in range(3):
         rows = slice(2 * batch, 2 * batch + 2)
@@ -403,7 +403,7 @@ def by_hand(x: Any, labels: Any, weight: Any, rate: float) -> tuple[Any, Any]:
 
 
 def test_executing_guide(guides: pytest.MonkeyPatch) -> None:
-    """The fragments of the guide on execution, around a model that they do not show."""
+    """The fragments of the guide on execution, with a model that the guide omits."""
     names = run("""
 import popart
 import numpy as np
@@ -471,7 +471,7 @@ popart.getLogger().setLevel("OFF")
     np.testing.assert_allclose(weight, 1 - 0.25 * total, rtol=1e-6)
 
 
-def test_the_names_are_there_only_when_asked_for() -> None:
+def test_compat_names_exist_only_when_enabled() -> None:
     assert "popart" not in sys.modules
     compat.enable()
     import popart
@@ -539,7 +539,7 @@ def test_a_program_runs_unchanged(
         (["-m", "missing_module"], "there is no module missing_module"),
     ],
 )
-def test_what_cannot_run_is_told(
+def test_programs_that_cannot_run_have_errors(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -548,7 +548,7 @@ def test_what_cannot_run_is_told(
     assert str(stopped.value) == (USAGE if said == "usage" else said)
 
 
-def test_operator_sets_have_classes_that_build_upon_each_other() -> None:
+def test_operator_set_classes_inherit() -> None:
     from popgraph.compat.popart import builder as module
 
     builder = module.Builder(opsets={"ai.onnx": 9, "ai.graphcore": 1})

@@ -1,4 +1,4 @@
-"""Tests data flow: which batches of an anchor come back, and in which shape."""
+"""Tests DataFlow: the returned batches of an anchor, and their shape."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_wrong_return_types(arguments: tuple[object, ...], text: str) -> None:
         (6, 4, "Return period must be a factor of the number of batches per step"),
     ],
 )
-def test_wrong_batches(batches: int, period: int, text: str) -> None:
+def test_wrong_numbers_of_batches(batches: int, period: int, text: str) -> None:
     assert error(lambda: DataFlow(batches, {"x": AnchorReturnType("EveryN", period)})) == text
 
 
-def test_what_a_flow_knows() -> None:
+def test_attributes_of_a_flow() -> None:
     flow = DataFlow(6, {"b": AnchorReturnType("Final"), "a": AnchorReturnType("EveryN", 3)})
     assert (flow.anchors(), flow.nAnchors(), flow.batchesPerStep()) == (["a", "b"], 2, 6)
     assert flow.isAnchored("a")
@@ -84,7 +84,7 @@ def test_anchors_of_six_batches(kind: str, device: popart.DeviceInfo) -> None:
     np.testing.assert_array_equal(anchors[y], expected)
 
 
-def test_one_batch_has_no_axis_of_its_own(device: popart.DeviceInfo) -> None:
+def test_a_single_batch_has_no_batch_axis(device: popart.DeviceInfo) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("DOUBLE", [1, 3])
     y = builder.aiOnnx.exp([x])

@@ -1,4 +1,4 @@
-"""Tests PopART's names for where things were made."""
+"""Tests PopART's debug contexts and debug infos."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_infos_have_numbers_and_values() -> None:
     assert one.getId() != other.getId()
 
 
-def test_names_that_ask_for_nothing() -> None:
+def test_names_without_effect() -> None:
     assert (NumIOTiles(), NumIOTiles(32)) == (0, 32)
     assert OutOfMemoryError().isSuccessful()
     assert repr(OutOfMemoryError()) == "popart.OutOfMemoryError: No memory_allocation_err raised"
@@ -45,11 +45,11 @@ def test_names_that_ask_for_nothing() -> None:
 
 
 def decoded(path: Path) -> Any:
-    """A file of debug infos; both forms say the same."""
+    """The debug infos of a file."""
     return json.loads(path.read_bytes())
 
 
-def test_what_a_program_makes_is_written(tmp_path: Path) -> None:
+def test_debug_infos_are_written(tmp_path: Path) -> None:
     path = tmp_path / "infos.json"
     popart.initializePoplarDebugInfo(str(path), "json")
     info = DebugInfo(DebugContext("block", SourceLocation("f", "program.py", 3)), "mine")
@@ -83,7 +83,7 @@ def test_what_a_program_makes_is_written(tmp_path: Path) -> None:
     call = entry("popartbuilder", api="popart::AiOnnxOpset9::matmul")
     assert (call["category"], call["inputs"], call["outputs"]) == ("api", [x, w], [y])
     assert texts[call["location"]["fileName"]] == __file__
-    assert texts[call["location"]["functionName"]] == test_what_a_program_makes_is_written.__name__
+    assert texts[call["location"]["functionName"]] == test_debug_infos_are_written.__name__
     assert builder.getInt64NodeAttribute("__debug_info_id", {y}) == call["id"]
     node = entry("onnx", opType="MatMul")
     operator = entry("popart", opid="ai.onnx.MatMul:9")
@@ -112,13 +112,13 @@ def test_the_file_may_be_cbor(tmp_path: Path) -> None:
     assert (tmp_path / "cbor").read_bytes() == to_cbor(content)
 
 
-def test_the_file_is_refused_in_popart_s_class(tmp_path: Path) -> None:
+def test_an_unwritable_file_raises_popart_s_error(tmp_path: Path) -> None:
     popart.initializePoplarDebugInfo(str(tmp_path / "none" / "infos.json"))
     with pytest.raises(popart.popart_exception, match="the file cannot be written"):
         popart.closePoplarDebugInfo()
 
 
-def test_the_builder_says_which_operator_sets_it_has() -> None:
+def test_type_hints_list_the_operator_sets_of_the_builder() -> None:
     versions = [getattr(popart, f"AiOnnxOpset{version}") for version in range(6, 12)]
     found = popart.Builder.__getattr__.__annotations__["return"]
     assert found == Union[(popart.AiGraphcoreOpset1, *versions)]

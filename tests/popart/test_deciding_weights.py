@@ -1,4 +1,4 @@
-"""Tests weights that decide which branch is taken, and whether a loop runs, as they change."""
+"""Tests branches and loops whose conditions depend on weights that training changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import popgraph.popart as popart
 
 F32 = np.float32
 ONES, LOW = np.ones(2, F32), np.full(2, 0.25, F32)
-"""Weights whose sum is above one, and below."""
+"""Weights whose sum is above and below 1."""
 
 
 def info(name: str, kind: int = TensorProto.FLOAT, shape: tuple[int, ...] = (2,)) -> Any:
@@ -25,13 +25,13 @@ def product(name: str, factor: str) -> Any:
 
 
 def branch() -> Any:
-    """Of large weights once the product, of small ones ten times."""
+    """An If node: the product for large weights, ten times the product for small ones."""
     branches = {"then_branch": product("then", "one"), "else_branch": product("else", "ten")}
     return helper.make_node("If", ["large"], ["y"], **branches)
 
 
 def loop() -> Any:
-    """Of large weights a thousand times the product, in three turns."""
+    """A Loop node: for large weights, three iterations multiply the product by 1000."""
     body = helper.make_graph(
         [
             helper.make_node("Identity", ["going"], ["on"]),
@@ -45,11 +45,11 @@ def loop() -> Any:
 
 
 KINDS = {"branch": (branch, 1, 10), "loop": (loop, 1000, 1)}
-"""The node that decides, and the factor for large weights and for small ones."""
+"""The control-flow node, and the factors for large and for small weights."""
 
 
 def constant(name: str, array: Any) -> Any:
-    """A node, not an initializer: it is no weight."""
+    """A Constant node instead of an initializer, which would be a weight."""
     return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))
 
 
@@ -78,8 +78,8 @@ def run(session: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_weights_of_a_step_decide_in_it(kind: str, device: popart.DeviceInfo) -> None:
-    """Those that the model begins with decided for ever."""
+def test_conditions_use_the_weights_of_their_step(kind: str, device: popart.DeviceInfo) -> None:
+    """Regression: the initial weights decided every step."""
     _, large, small = KINDS[kind]
     optimizer = popart.ConstSGD(0.75 / large)
     flow = popart.DataFlow(1, ["y", "Gradient___w"])
@@ -94,7 +94,7 @@ def test_the_weights_of_a_step_decide_in_it(kind: str, device: popart.DeviceInfo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_that_the_host_writes_decide(kind: str, device: popart.DeviceInfo) -> None:
+def test_conditions_use_weights_written_by_the_host(kind: str, device: popart.DeviceInfo) -> None:
     _, large, small = KINDS[kind]
     options = popart.SessionOptions()
     options.constantWeights = False

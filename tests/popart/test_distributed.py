@@ -1,4 +1,4 @@
-"""Distributed replicas on their own: what is refused, and that one rank is one process."""
+"""Tests distributed replicas in one process: refusals, and a world of one rank."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_refusals(settings: dict[str, Any], text: str) -> None:
         session_with(**settings)
 
 
-def test_a_process_on_its_own_is_no_rank_of_several() -> None:
+def test_a_single_process_cannot_be_one_of_several_ranks() -> None:
     session = session_with(globalReplicationFactor=2)
     assert session.replicationFactor == 1
     with pytest.raises(popart.popart_exception, match="rank 0 of 2; this process is rank 0 of 1"):
@@ -81,8 +81,8 @@ def test_one_rank_is_one_process() -> None:
     assert all(np.isfinite(one).all() for one in anchors.values())
 
 
-def test_what_is_shared_out() -> None:
-    """Rules that look at one element at a time, where the weight is large enough."""
+def test_update_rules_that_shard() -> None:
+    """Elementwise update rules shard weights from `shard_from` elements on."""
     ranks = {"accumulation": 2, "ranks": 2, "shard_from": 4}
     assert Adam(**ranks).shares(4) and not Adam(**ranks).shares(3)
     assert not Adam(**ranks, mode="lamb").shares(4)
@@ -92,8 +92,8 @@ def test_what_is_shared_out() -> None:
 
 
 @pytest.mark.parametrize(("local", "ranks"), [(1, 2), (1, 4), (2, 2), (2, 4), (4, 2)])
-def test_groups_are_those_of_processes_and_of_replicas_in_them(local: int, ranks: int) -> None:
-    """Together they are the groups of all replicas."""
+def test_groups_compose_over_processes_and_replicas(local: int, ranks: int) -> None:
+    """Groups of processes and of their replicas compose to the groups of all replicas."""
     total, found = local * ranks, 0
     for stride, size in itertools.product((1, 2, 4, 8), repeat=2):
         if total % (stride * size):
@@ -113,11 +113,11 @@ def test_groups_are_those_of_processes_and_of_replicas_in_them(local: int, ranks
     assert found >= 3
 
 
-def test_groups_that_processes_cannot_share() -> None:
+def test_groups_that_processes_cannot_form() -> None:
     weight = GroupedWeight(np.zeros(1), 6, (1, 2))
     with pytest.raises(UnsupportedError, match="do not divide evenly among processes"):
         replication_of({"w": weight}, StepPlan(replicas=3, ranks=2), (), ["w"], None)
 
 
-def test_an_update_takes_what_all_ranks_run() -> None:
+def test_the_period_of_an_update_counts_all_ranks() -> None:
     assert SGD(accumulation=12, ranks=3, at_once=2).period == 2

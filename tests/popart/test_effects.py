@@ -1,4 +1,4 @@
-"""Tests that options and patterns change what the table of PopART's names says, and no more."""
+"""Tests that options and patterns have the effects in the table of PopART's names, and no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from popgraph.popart.surface import Effect, options, patterns
 from tests.popart.observing import Given, Setting, differing, observed
 
 RUNS = ("program", "results")
-"""What may differ by an option that changes the program."""
+"""Observations that an option with an effect on the program may change."""
 
 
 def where(storage: popart.TensorStorage, *more: Any) -> popart.TensorLocationSettings:
@@ -77,7 +77,7 @@ CHANGING: Mapping[str, Trial] = {
     "virtualGraphMode": (Setting(given=PIPELINED[1:]), popart.VirtualGraphMode.Manual),
     "weightTensorLocationSettings": (Setting(given=RANKS), SHARDED),
 }
-"""A setting for each option that changes the program, where it does."""
+"""For each option that changes the program, a setting where it does."""
 
 REPORTED: Mapping[str, Trial] = {
     "engineOptions": (INFERENCE, {"debug.allowOutOfMemory": "true"}),
@@ -144,7 +144,7 @@ ALONE: Mapping[str, Trial] = {
     "timeLimitScheduler": (Setting(), 0.0),
     "useHostCopyOps": (INFERENCE, True),
 }
-"""Options without effect, each with others that it needs."""
+"""Options without effect, each with the options that it requires."""
 
 IGNORED: Mapping[str, Any] = {
     "_enableRngStateManagement": True,
@@ -186,7 +186,7 @@ IGNORED: Mapping[str, Any] = {
     "updatableNamedBuffers": ["w"],
     "useLoopCandidateCreator": True,
 }
-"""Other values than the defaults, all of which go together."""
+"""Compatible values of options without effect, which are not the defaults."""
 ALIASES = {
     "defaultPrefetchBufferingDepth",
     "prefetchBufferingDepthMap",
@@ -196,11 +196,11 @@ ALIASES = {
 IN_OTHER_MODELS = {"getGlobalReplicationFactor", "virtualGraphSplitRatios"}
 """A name of another option, and one that needs nodes without places (`test_pipelining.py`)."""
 ELSEWHERE = {"aliasZeroCopy"}
-"""Needs options of its own."""
+"""Options that other tests cover."""
 
 
 def runs(setting: Setting) -> bool:
-    """Whether the session takes its steps: two that are refused alike would be equal, too."""
+    """Whether the steps run: two settings that fail alike would compare equal, too."""
     return not re.match(r"\w+([Ee]rror|exception): ", observed(setting)["results"])
 
 
@@ -227,7 +227,7 @@ def test_an_option_changes_reports_only(name: str) -> None:
     plain, value = REPORTED[name]
     changed = plain.with_option(name, value)
     assert runs(plain) and differing(plain, changed, *RUNS) == set()
-    if name != "engineOptions":  # Which show in an error of `test_ipu_model.py`.
+    if name != "engineOptions":  # `test_ipu_model.py` shows the effect of these.
         assert differing(plain, changed, "report")
 
 
@@ -236,7 +236,9 @@ def test_an_option_is_shown_in_the_ir_only(name: str) -> None:
     plain, value = SHOWN[name]
     changed = plain.with_option(name, value)
     assert runs(plain) and differing(plain, changed, *RUNS) == set()
-    assert name == "dotOpNames" or differing(plain, changed, "ir")  # these nodes have no names
+    assert name == "dotOpNames" or differing(
+        plain, changed, "ir"
+    )  # The nodes of this model have no names.
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -248,14 +250,14 @@ def test_an_option_without_effect_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("model", ["training", "inference"])
 def test_options_without_effect_change_nothing(model: str) -> None:
-    """All at once."""
+    """All options without effect, set at once."""
     plain = Setting(model)
     changed = replace(plain, given=tuple(IGNORED.items()))
     assert runs(plain) and differing(plain, changed, "ir", "report", *RUNS) == set()
 
 
-def test_patterns_change_what_is_said() -> None:
-    """Only those of the loss of classes change the program, and only where both are off."""
+def test_patterns_have_the_effects_of_the_table() -> None:
+    """Only the patterns of the class loss change the program, if both are off."""
     assert {one.name for one in patterns()} == PATTERNS
     assert {one.name for one in patterns() if one.effect is Effect.PROGRAM} == FUSING
     plain = Setting()

@@ -1,4 +1,4 @@
-"""Programs of each era of PopONNX and PopART mean what they meant then."""
+"""Tests that programs of each era of PopONNX and PopART keep their meaning."""
 
 from __future__ import annotations
 
@@ -106,9 +106,7 @@ def test_the_mean_of_sizes_is_by_sample_and_its_gradient_by_element(era: Era) ->
 
 @pytest.mark.parametrize("era", POPONNX, **by_name)
 @pytest.mark.parametrize(("dtype", "shape"), [("BOOL", [2]), ("INT32", [2]), ("FLOAT", [])])
-def test_a_loss_of_anything_may_stand_beside_an_inference(
-    era: Era, dtype: str, shape: list[int]
-) -> None:
+def test_an_inference_may_have_a_loss(era: Era, dtype: str, shape: list[int]) -> None:
     old = module_of(era)
     builder = old.Builder()
     x = builder.addInputTensor(old.TensorInfo(dtype, shape))
@@ -162,8 +160,8 @@ def test_old_names_of_options_patterns_and_numbers(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_what_later_versions_refuse(era: Era) -> None:
-    """Axes that a tensor has not, labels in another shape, outputs of losses to come."""
+def test_errors_of_later_versions(era: Era) -> None:
+    """Errors of later versions: axes out of range, labels of another shape, outputs of losses."""
     old = module_of(era)
     builder = old.Builder()
     x = builder.addInputTensor(old.TensorInfo("FLOAT", [2, 1, 3]))
@@ -188,17 +186,17 @@ def test_what_later_versions_refuse(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_a_model_of_an_ipu_is_a_whole_one(era: Era) -> None:
+def test_an_ipu_model_has_all_tiles(era: Era) -> None:
     old = module_of(era)
     devices = old.DeviceManager()
     assert devices.createIpuModelDevice({}).tilesPerIPU == 1216
-    chosen = old.DeviceSelectionCriterion.Random  # of a later time
+    chosen = old.DeviceSelectionCriterion.Random  # An argument of a later era.
     assert devices.acquireAvailableDevice(2, selectionCriterion=chosen).numIpus == 2
     assert devices.createIpuModelDevice({"tilesPerIPU": 8}).tilesPerIPU == 8
 
 
 def test_old_eras_take_what_later_ones_do() -> None:
-    """Programs written between two eras are of the older one, and know the later one's names."""
+    """Programs written between two eras use the older module, with names of the later one."""
     old = module_of(ERAS[-2])
     for name in old.__all__:
         then, today = getattr(old, name), getattr(popart, name, None)
@@ -240,7 +238,7 @@ def test_the_session_of_2018_has_the_names_of_2018() -> None:
     np.testing.assert_allclose(anchors["d__2"], data)
 
 
-def test_an_unknown_era_is_told() -> None:
+def test_an_unknown_era_is_an_error() -> None:
     with pytest.raises(popart_exception, match="unknown era '2017'") as raised:
         compat.enable("2017")
     assert "2018-12, 2019-03, 2019-07, 2020-05, last" in str(raised.value)
@@ -260,12 +258,12 @@ def test_an_unknown_era_is_told() -> None:
         ("this is no Python", None),
     ],
 )
-def test_a_program_tells_its_era(program: str, era: str | None) -> None:
+def test_the_era_of_a_program_is_detected(program: str, era: str | None) -> None:
     found = era_of_program(program)
     assert (found and found.name) == era
 
 
-def test_modules_of_its_own_tell_the_era_of_a_program(tmp_path: Path) -> None:
+def test_local_modules_help_to_detect_the_era(tmp_path: Path) -> None:
     files = {
         "train.py": "import sys\nsys.path.insert(0, 'TOP/shared')\nimport model, numpy, runner",
         "model/__init__.py": "from .layers import attention",
@@ -349,7 +347,7 @@ def test_a_process_of_a_program_has_the_module_as_it_uses_it(
     assert capfd.readouterr().out == f"{said}\n"
 
 
-def test_the_page_has_a_row_for_every_era() -> None:
+def test_the_documentation_has_a_row_for_every_era() -> None:
     page = (Path(__file__).parents[2] / "docs/coming-from-popart.md").read_text()
     for era in ERAS:
         names = "`1`, `2`, ..." if era.numbered else "by operator"

@@ -1,4 +1,4 @@
-"""What programs of PopONNX and of PopART's first year call, and later versions have not."""
+"""Tests calls of PopONNX and of PopART's first year that later versions lack."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_builder_of_2018_makes_constants_of_weights() -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_what_is_recomputed_was_a_yes_or_a_no(era: Era) -> None:
+def test_recomputation_was_a_boolean(era: Era) -> None:
     builder, x, _, y = weight_by_input(module_of(era))
     builder.recomputeOutputInBackwardPass(y, True)
     z = builder.aiOnnx.add([x, y])
@@ -103,7 +103,7 @@ def test_ping_pong_and_caches_of_2020() -> None:
 
 
 @pytest.mark.parametrize("era", POPONNX, **by_name)
-def test_what_is_no_model_is_told_in_the_words_of_the_time(era: Era) -> None:
+def test_invalid_models_have_the_messages_of_the_era(era: Era) -> None:
     old = module_of(era)
     flow = old.DataFlow(1, {"y": old.AnchorReturnType("ALL")})
     for read in (
@@ -118,7 +118,7 @@ def test_what_is_no_model_is_told_in_the_words_of_the_time(era: Era) -> None:
 
 
 @pytest.mark.parametrize("model", ["nothing", b"nothing"])
-def test_the_builder_says_of_no_model_what_sessions_say(model: str | bytes) -> None:
+def test_the_builder_has_the_same_message_for_invalid_models(model: str | bytes) -> None:
     with pytest.raises(popart_exception, match="Failed to load a ModelProto from the string"):
         module_of(POPART).Builder(model)
 
@@ -127,7 +127,7 @@ def test_the_builder_says_of_no_model_what_sessions_say(model: str | bytes) -> N
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_losses_run_where_they_are_put(era: Era) -> None:
+def test_losses_have_a_virtual_graph(era: Era) -> None:
     old = module_of(era)
     builder, x, w, y = weight_by_input(old)
     builder.virtualGraph(y, 0)
@@ -160,7 +160,7 @@ def test_a_mean_is_that_of_all_replicas(era: Era) -> None:
     np.testing.assert_allclose(found[wanted[0]], np.full((2, 2, 3), 6 / (2 * 6)))
 
 
-def test_a_loss_is_an_operator_of_its_own_in_the_ir() -> None:
+def test_a_loss_is_an_operator_of_the_ir() -> None:
     old = module_of(POPART)
     builder, _x, _w, y = weight_by_input(old)
     session = training(old, builder.getModelProto(), [y], [old.L1Loss(y, "loss", 0.1)])
@@ -183,7 +183,7 @@ def test_every_gradient_prefix_of_poponnx_is_understood(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_sizes_and_sent_weights_were_not_looked_at(era: Era) -> None:
+def test_array_sizes_and_sent_weights_were_not_checked(era: Era) -> None:
     old = module_of(era)
     builder, x, _, y = weight_by_input(old)
     session = training(old, builder.getModelProto(), [y], [old.L1Loss(y, "loss", 1.0)])
@@ -203,7 +203,7 @@ def test_sizes_and_sent_weights_were_not_looked_at(era: Era) -> None:
     assert isinstance(old.ConstSGD(0.0), old.BaseSGD)
     session.run(old.PyStepIO({x: np.ones((4, 3), np.float32), "more": ONES}, anchors))
     np.testing.assert_allclose(anchors[y], 2 * ONES)
-    session.resetHostWeights(builder.getModelProto())  # the device keeps its own
+    session.resetHostWeights(builder.getModelProto())  # The device keeps its weights.
     session.run(old.PyStepIO({x: ONES}, anchors))
     np.testing.assert_allclose(anchors[y], 1.5 * ONES)
 
@@ -233,7 +233,7 @@ def test_weights_of_an_inference_were_variables_at_first(era: Era, asked: bool) 
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_tensors_lie_on_tiles(era: Era) -> None:
+def test_tensors_have_tile_mappings(era: Era) -> None:
     old = module_of(era)
     builder, x, w, y = weight_by_input(old)
     session = training(old, builder.getModelProto(), [y], [old.L1Loss(y, "loss", 1.0)])
@@ -266,7 +266,7 @@ def test_the_session_of_2018_leaves_constants_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_what_was_trained_is_written_without_its_losses(era: Era, tmp_path: Path) -> None:
+def test_trained_models_are_written_without_losses(era: Era, tmp_path: Path) -> None:
     old = module_of(era)
     builder, x, w, y = weight_by_input(old)
     y = builder.aiOnnx.softmax([y])
@@ -274,7 +274,7 @@ def test_what_was_trained_is_written_without_its_losses(era: Era, tmp_path: Path
     model: Any = builder.getModelProto()
     shapes = old.InputShapeInfo()
     shapes.add("labels", old.TensorInfo("INT32", [2]))
-    for step in range(2):  # the file trains like the model it came of
+    for step in range(2):  # The file trains like its original model.
         losses = [old.NllLoss(y, "labels", "loss")]
         session = training(old, model, [y], losses, inputShapeInfo=shapes)
         run_once(old, session, {x: ONES, "labels": np.zeros(2, np.int32)})
@@ -303,7 +303,7 @@ def test_losses_of_an_inference_by_position_in_2020() -> None:
     assert run_once(old, session, {x: ONES})["loss"].tolist() == [3, 3]
 
 
-# devices, options, names
+# Devices, options, names.
 
 
 @pytest.mark.parametrize("era", POPONNX, **by_name)
@@ -314,7 +314,7 @@ def test_devices_by_the_name_that_was_misspelt(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_old_options_set_what_they_became(era: Era) -> None:
+def test_old_options_set_their_successors(era: Era) -> None:
     old = module_of(era)
     options = old.SessionOptions()
     assert options.accumulationReductionType is old.ReductionType.Sum
@@ -335,7 +335,7 @@ def test_old_options_set_what_they_became(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_names_that_are_gone_mean_what_became_of_them(era: Era) -> None:
+def test_removed_names_mean_their_successors(era: Era) -> None:
     old = module_of(era)
     assert old.DeviceConnectionType.ON_DEMAND is old.DeviceConnectionType.OnDemand
     assert old.SyncPattern.PingPong is old.SyncPattern.ReplicaAndLadder
@@ -403,7 +403,7 @@ def test_pytest_runs_the_era_of_its_file(processes: list[str], tmp_path: Path) -
 @pytest.mark.parametrize("era", ERAS[:-1], **by_name)
 @pytest.mark.parametrize("backend", ["c", "reference"])
 def test_group_normalization_of_spread_channels(era: Era, backend: str) -> None:
-    """Group g had channels g, g + groups, ...; its third result was the variance at first."""
+    """Group g has channels g, g + groups, ...; the third result was the variance at first."""
     old, prefix = module_of(era), module_of(era).reservedGradientPrefix()
     x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
     scale, factor = np.arange(1, 7, dtype=np.float32), np.square(x + 1)
@@ -437,7 +437,7 @@ def test_group_normalization_of_spread_channels(era: Era, backend: str) -> None:
 @pytest.mark.parametrize("era", OLD, **by_name)
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_replicas_come_first_in_arrays_of_poponnx(era: Era, accumulation: int) -> None:
-    """Until October 2019; every batch of a step meets the weights that the last one has left."""
+    """Replicas are the first axis in PopONNX; each batch uses the weights after the last one."""
     old = module_of(era)
     builder, x, _, y = weight_by_input(old)
     options = old.SessionOptions()
@@ -487,9 +487,7 @@ def reshaped(builder: Any, x: str, shape: list[int], known: bool) -> str:
 @pytest.mark.parametrize("reduction", ["SUM", "MEAN"])
 @pytest.mark.parametrize("shape", [[12], [3, 4], [3, 2, 2]])
 @pytest.mark.parametrize("kind", ["L1Loss", "NllLoss", "ignoring"])
-def test_losses_of_shapes_that_a_builder_does_not_know(
-    kind: str, shape: list[int], reduction: str
-) -> None:
+def test_losses_of_unknown_shapes(kind: str, shape: list[int], reduction: str) -> None:
     old = module_of(SECOND)
     results = []
     for known in (True, False):
@@ -531,7 +529,7 @@ def test_a_label_of_one_row_of_probabilities(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)
-def test_a_loss_of_a_tensor_of_which_the_rank_alone_is_known(era: Era) -> None:
+def test_a_loss_of_a_tensor_of_known_rank(era: Era) -> None:
     old = module_of(era)
     builder = old.Builder()
     indices = builder.addInputTensor(old.TensorInfo("INT32", [2]))
@@ -549,7 +547,7 @@ def test_a_loss_of_a_tensor_of_which_the_rank_alone_is_known(era: Era) -> None:
 @pytest.mark.parametrize(
     "era", [era for era in ERAS if era.module == "poponnx"], ids=lambda era: era.name
 )
-def test_numbers_of_sgd_that_the_host_writes_have_the_names_of_poponnx(era: Era) -> None:
+def test_sgd_values_of_the_host_have_names_of_poponnx(era: Era) -> None:
     old = module_of(era)
     builder, x, _, y = weight_by_input(old)
     ids = {"learnRate": 0.5, "learnRate_FLOAT": 0.5, "weightDecay_FLOAT": 1 - 0.5 * 0.25}
@@ -560,7 +558,7 @@ def test_numbers_of_sgd_that_the_host_writes_have_the_names_of_poponnx(era: Era)
 
 
 def test_the_session_of_2018_needs_no_anchor() -> None:
-    """It runs, and returns nothing."""
+    """A session without anchors runs, and returns nothing."""
     old = module_of(OLDEST)
     builder, x, _, _ = weight_by_input(old)
     flow = old.DataFlow(1, 2, [], old.AnchorReturnType.ALL)

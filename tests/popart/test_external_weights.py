@@ -1,4 +1,4 @@
-"""Tests weights in files of their own: saving, reading them again, and writing trained ones."""
+"""Tests weights in external files: saving, loading, and writing trained values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture(autouse=True)
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory is one of the test's own."""
+    """Changes to a working directory of the test."""
     home = tmp_path / "work"
     home.mkdir()
     monkeypatch.chdir(home)
@@ -28,7 +28,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def network() -> tuple[Builder, str]:
-    """A model of two weights, `v` and `w`, and its loss."""
+    """A model with two weights, `v` and `w`, and the name of its loss."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1, 2], "x")
     v = builder.addInitializedInputTensor(np.ones((3, 1), np.float32), "v")
@@ -38,7 +38,7 @@ def network() -> tuple[Builder, str]:
 
 
 def entries(model: bytes) -> dict[str, dict[str, str]]:
-    """What a model says about the files of its weights."""
+    """The external data entries of a model's weights."""
     return {
         tensor.name: {one.key: one.value for one in tensor.external_data}
         for tensor in onnx.load_model_from_string(model).graph.initializer
@@ -59,7 +59,7 @@ def train(
     return session
 
 
-def test_weights_stand_in_the_file_one_after_the_other() -> None:
+def test_weights_are_contiguous_in_the_file() -> None:
     builder, _ = network()
     builder.saveInitializersExternally(["w", "v"], "weights.bin")
     model = builder.getModelProto()
@@ -101,7 +101,7 @@ def test_states_follow_the_weights_in_their_file() -> None:
     builder, loss = network()
     builder.saveInitializersExternally(["w"], "weights.bin")
     session = train(builder.getModelProto(), loss, popart.Adam({}))
-    assert Path("weights.bin").stat().st_size == 76  # the session has added them
+    assert Path("weights.bin").stat().st_size == 76  # The session has appended the states.
     for _ in range(2):
         session.modelToHost("trained.onnx")
     held = entries(Path("trained.onnx").read_bytes())
@@ -130,7 +130,7 @@ def test_states_follow_the_weights_in_their_file() -> None:
     assert Path("weights.bin").stat().st_size == 76
 
 
-def test_locations_that_do_not_fit_are_refused() -> None:
+def test_mismatched_locations_are_refused() -> None:
     builder, loss = network()
     builder.saveInitializersExternally(["w"], "old.bin")
     session = train(builder.getModelProto(), loss)
@@ -144,7 +144,7 @@ def test_locations_that_do_not_fit_are_refused() -> None:
         move("other.bin", "new.bin")
 
 
-def test_what_cannot_be_saved_is_refused() -> None:
+def test_tensors_that_cannot_be_saved_are_refused() -> None:
     builder, _ = network()
     for ids, file, words in (
         (["x"], "weights.bin", "Tensor 'x' is not an initializer"),
@@ -166,7 +166,7 @@ def test_the_transformer_saves_weights_as_the_builder_does() -> None:
     train(transformer.getModelProto(), loss)
 
 
-def test_a_builder_goes_on_with_a_model_whose_weights_stay_in_their_file() -> None:
+def test_a_builder_loads_a_model_with_external_weights() -> None:
     builder, loss = network()
     builder.saveInitializersExternally(["w"], "weights.bin")
     again = popart.Builder(builder.getModelProto())
@@ -174,14 +174,14 @@ def test_a_builder_goes_on_with_a_model_whose_weights_stay_in_their_file() -> No
     train(again.getModelProto(), loss)
 
 
-def test_a_file_elsewhere_is_read_by_the_program_that_wrote_it(tmp_path: Path) -> None:
+def test_a_file_outside_is_read_by_the_process_that_wrote_it(tmp_path: Path) -> None:
     builder, loss = network()
     builder.saveInitializersExternally(["w"], str(tmp_path / "weights.bin"))
     builder.saveModelProto(str(tmp_path / "model.onnx"))
     train(str(tmp_path / "model.onnx"), loss)
 
 
-def test_a_file_elsewhere_that_others_wrote_is_not_read(tmp_path: Path) -> None:
+def test_a_file_outside_from_other_processes_is_not_read(tmp_path: Path) -> None:
     builder, loss = network()
     (tmp_path / "secret.bin").write_bytes(VALUES.tobytes())
     model = onnx.load_model_from_string(builder.getModelProto())
@@ -196,7 +196,7 @@ def test_a_file_elsewhere_that_others_wrote_is_not_read(tmp_path: Path) -> None:
             train(model.SerializeToString(), loss)
 
 
-def test_a_missing_file_is_told_in_popart_s_words() -> None:
+def test_a_missing_file_has_popart_s_message() -> None:
     builder, loss = network()
     builder.saveInitializersExternally(["w"], "weights.bin")
     Path("weights.bin").unlink()
@@ -208,7 +208,7 @@ def test_a_missing_file_is_told_in_popart_s_words() -> None:
     assert "weights.bin, but it doesn't exist or is not accessible" in str(raised.value)
 
 
-def test_data_beside_a_model_come_before_those_of_the_working_directory(tmp_path: Path) -> None:
+def test_data_next_to_a_model_precede_the_working_directory(tmp_path: Path) -> None:
     builder, loss = network()
     model = onnx.load_model_from_string(builder.getModelProto())
     for tensor in model.graph.initializer:

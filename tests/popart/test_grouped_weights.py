@@ -1,4 +1,4 @@
-"""Replicas that differ in their weights or talk to each other, beside NumPy."""
+"""Tests replicas with grouped weights or collectives against NumPy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def settings_of(name: str, mode: Any = popart.VariableRetrievalMode.OnePerGroup)
 
 
 class Two:
-    """(x @ w) @ v, of which w has groups, and what NumPy makes of it."""
+    """The model (x @ w) @ v with grouped w, and its training by NumPy."""
 
     def __init__(self, settings: Any) -> None:
         self.groups = settings.groups(REPLICAS)
@@ -51,7 +51,7 @@ class Two:
         w = self.builder.addInitializedInputTensor(stacked, settings, "w")
         v = self.builder.addInitializedInputTensor(self.v, "v")
         product = self.builder.aiOnnx.matmul([x, w])
-        # What has this shape only where the axis of the groups is left out.
+        # Has this shape only if the axis of the groups is removed.
         self.hidden = self.builder.reshape_const(self.builder.aiOnnx, [product], [2, 2])
         self.y = self.builder.aiOnnx.matmul([self.hidden, v])
         sum_ = popart.ReductionType.Sum
@@ -62,7 +62,7 @@ class Two:
         return found
 
     def train(self, data: Array, rate_of_w: float) -> None:
-        """Steps of stochastic gradient descent with momentum on data [steps, micro, replica]."""
+        """SGD with momentum by NumPy on data [steps, micro-batches, replicas]."""
         ones = np.ones((2, 2), np.float32)
         for step in data:
             gradients = [np.zeros_like(self.w), np.zeros_like(self.v)]
@@ -84,7 +84,7 @@ def device(backend: str = "reference") -> Any:
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_each_group_computes_with_its_own(name: str) -> None:
+def test_each_group_computes_with_its_own_weights(name: str) -> None:
     two = Two(settings_of(name))
     session = popart.InferenceSession(
         two.builder.getModelProto(),
@@ -105,7 +105,7 @@ def test_each_group_computes_with_its_own(name: str) -> None:
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("returned", ["OnePerGroup", "AllReplicas"])
 @pytest.mark.parametrize(("accumulation", "backend"), [(1, "reference"), (3, "c")])
-def test_gradients_are_those_of_a_group(
+def test_gradients_are_summed_over_a_group(
     name: str, returned: str, accumulation: int, backend: str, tmp_path: Path
 ) -> None:
     settings = settings_of(name, popart.VariableRetrievalMode[returned])
@@ -162,8 +162,8 @@ def test_gradients_are_those_of_a_group(
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_accumulators_are_those_of_a_replica(name: str) -> None:
-    """Of weights of all groups: gradients are added up over a group when a batch is complete."""
+def test_accumulators_are_per_replica(name: str) -> None:
+    """Accumulators are per replica; a group sums its gradients once a batch is complete."""
     two = Two(settings_of(name))
     ids = [f"{prefix}{weight}" for prefix in ("Gradient___", "Accum___") for weight in "wv"]
     session = popart.TrainingSession(
@@ -186,7 +186,7 @@ def test_accumulators_are_those_of_a_replica(name: str) -> None:
         assert not np.allclose(own[:, :, 0], own[:, :, 1])
 
 
-def test_a_rule_that_changes_speaks_of_the_weights_of_all_groups() -> None:
+def test_a_new_optimizer_applies_to_all_groups() -> None:
     two = Two(settings_of("each"))
     session = popart.TrainingSession(
         two.builder.getModelProto(),
@@ -208,7 +208,7 @@ def test_a_rule_that_changes_speaks_of_the_weights_of_all_groups() -> None:
     np.testing.assert_array_equal(found["w"], two.w)
 
 
-def test_statistics_are_those_of_a_replica_beside_weights_of_groups() -> None:
+def test_statistics_are_per_replica_with_grouped_weights() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4, 2, 1, 1], "x")
     scale = np.ones((2, 2), np.float32)
@@ -238,7 +238,7 @@ def test_statistics_are_those_of_a_replica_beside_weights_of_groups() -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_replicas_tell_each_other_what_they_have(backend: str) -> None:
+def test_collectives_of_replicas(backend: str) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 3], "x")
     graphcore = builder.aiGraphcore
@@ -262,7 +262,7 @@ def test_replicas_tell_each_other_what_they_have(backend: str) -> None:
     np.testing.assert_array_equal(anchors[every], [data.reshape(-1)] * REPLICAS)
 
 
-def test_one_replica_tells_itself() -> None:
+def test_collectives_of_one_replica() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 3], "x")
     y = builder.aiGraphcore.replicatedreducescatter([x])
@@ -286,7 +286,7 @@ def test_a_weight_without_an_axis_for_its_groups() -> None:
         popart.InferenceSession(builder.getModelProto(), flow, userOptions=options())
 
 
-def test_what_popart_does_not_support_either() -> None:
+def test_retrieval_modes_that_popart_refuses() -> None:
     reduced = settings_of("each", popart.VariableRetrievalMode.AllReduceReplicas)
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [3], "x")
@@ -318,7 +318,7 @@ def test_replicas_of_one_program_draw_uniform_numbers_of_their_own() -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
 def test_replicas_of_one_program_draw_numbers_of_their_own(backend: str) -> None:
-    """And the gradient of each drops what its own values dropped."""
+    """Replicas draw different masks, and the gradient of each uses its own mask."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [50], "x")
     w = builder.addInitializedInputTensor(np.ones((2, 50), np.float32), settings_of("each"), "w")
@@ -343,7 +343,7 @@ def test_replicas_of_one_program_draw_numbers_of_their_own(backend: str) -> None
 
 
 @pytest.mark.parametrize("state", ["UpdatedVar___w", "Accl1___w", "Step___w", "w"])
-def test_states_of_groups_are_anchors(state: str) -> None:
+def test_states_of_groups_can_be_anchored(state: str) -> None:
     two = Two(settings_of("each"))
     session = popart.TrainingSession(
         two.builder.getModelProto(),
@@ -369,7 +369,7 @@ def test_states_of_groups_are_anchors(state: str) -> None:
 def test_collectives_of_constant_weights_are_those_of_variables(
     grouped: bool, backend: str
 ) -> None:
-    """Nothing is computed of a constant by one replica that all of them have to know."""
+    """Collectives of constants are not folded by a single replica."""
     found = []
     for constant in (True, False):
         builder = popart.Builder()
@@ -401,7 +401,7 @@ def test_collectives_of_constant_weights_are_those_of_variables(
         np.testing.assert_array_equal(constants[id], array, id)
 
 
-def test_a_graph_that_is_called_tells_other_replicas() -> None:
+def test_collectives_in_a_called_graph() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 3], "x")
     called = builder.createSubgraphBuilder()
@@ -418,7 +418,7 @@ def test_a_graph_that_is_called_tells_other_replicas() -> None:
     np.testing.assert_allclose(anchors[y], [data.sum(0)] * REPLICAS, 1e-5, 1e-6)
 
 
-def test_replicas_cannot_wait_in_a_branch() -> None:
+def test_collectives_in_a_branch_are_refused() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     chosen = builder.addInputTensor("BOOL", [], "chosen")
@@ -434,7 +434,7 @@ def test_replicas_cannot_wait_in_a_branch() -> None:
         popart.InferenceSession(builder.getModelProto(), flow, device(), userOptions=options())
 
 
-def test_one_replica_tells_itself_in_a_branch() -> None:
+def test_collectives_of_one_replica_in_a_branch() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     chosen = builder.addInputTensor("BOOL", [], "chosen")
@@ -458,9 +458,9 @@ CLIPPED = {"w": ["w"], "v": ["v"], "both": ["v", "w"], "all": []}
 @pytest.mark.parametrize(("name", "running"), [("neighbours", False), ("apart", True)])
 def test_each_replica_clips_by_a_norm_of_its_own(name: str, clipped: str, running: bool) -> None:
     """
-    Gradients are added up in groups, or averaged; then each replica shrinks what it has of them.
+    Gradients are summed or averaged over groups; then each replica clips by its own norm.
 
-    So replicas come to differ in v, too, of which the first one's comes back.
+    So replicas differ in v, too, and the host reads v of the first one.
     """
     weights, limit, micro = CLIPPED[clipped], 2.0, 2
     made = options(micro)
@@ -545,12 +545,12 @@ def test_a_loss_scale_follows_the_gradients_of_all_replicas() -> None:
         scales.append([float(anchors["Gradient___" + y].max()), *anchors["finalLossScale"]])
         larges.append([anchors[id][:, 1].tolist() for id in STATISTICS])
     assert scales == [[2, 2, 2], [1, 1, 1], [0.5, 0.5, 0.5]]
-    # On replica 1, elements of `Gradient___w` are 2^15 times the scale: large from 32752 on.
+    # On replica 1, elements of `Gradient___w` are 2^15 * scale: above 32752 they are large.
     assert larges == [[[0, 6], [0, 6], [6, 6]]] * 2 + [[[0, 0], [0, 0], [0, 0]]]
 
 
-def test_a_step_does_not_look_through_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the program is was found when it was made: a step costs no time for it."""
+def test_a_step_does_not_walk_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step must not walk the graph: everything is known when the program is compiled."""
     two = Two(settings_of("each"))
     session = popart.InferenceSession(
         two.builder.getModelProto(), popart.DataFlow(1, [two.y]), device("c"), userOptions=options()

@@ -1,4 +1,4 @@
-"""Tests what PopXL asks of an inference session: where the latest weights are."""
+"""Tests calls of PopXL on inference sessions: whether the host has the latest weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import popgraph.popart as popart
 
 @pytest.fixture
 def session() -> popart.InferenceSession:
-    """x + w, whose weights can change."""
+    """The model x + w, whose weight is not constant."""
     builder, options = popart.Builder(), popart.SessionOptions()
     options.constantWeights = False
     x = builder.addInputTensor("FLOAT", [2], "x")

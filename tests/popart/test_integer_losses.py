@@ -1,4 +1,4 @@
-"""Sessions train on losses of integers: gradients are integers where PopART's are."""
+"""Tests training on integer losses: gradients are integers, as in PopART."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def trained(
     reduction: popart.ReductionType,
     optimizer: popart.Optimizer | None = None,
 ) -> dict[str, Array]:
-    """A step on twice the median of each row, less the last element."""
+    """The anchors of a step; the loss is twice the median of each row minus its last element."""
     builder = popart.Builder()
     x = builder.addInputTensor("INT32", list(DATA.shape), "x")
     median, _ = builder.aiGraphcore.reducemedian([x], axes=[1], keepdims=1)
@@ -48,7 +48,7 @@ def test_gradients_of_a_sum_of_integers(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_the_loss_scale_is_whole(backend: str) -> None:
+def test_the_loss_scale_is_an_integer(backend: str) -> None:
     found = trained(backend, popart.ReductionType.Mean, popart.ConstSGD(0.1, 0.0, 6.0))
     assert found["loss"] == ((2 * 4 - 9) + (2 * 5 + 6)) // 2
     assert found["gradient"].tolist() == [[6, 0, -3], [0, 6, -3]]
@@ -58,8 +58,8 @@ def test_the_loss_scale_is_whole(backend: str) -> None:
             trained(backend, popart.ReductionType.Mean, rule)
 
 
-def test_a_loss_of_integers_moves_no_floats() -> None:
-    """Where no gradient of integers is asked for, there is nothing to train."""
+def test_a_loss_of_integers_does_not_train_floats() -> None:
+    """Without an integer gradient among the anchors, there is nothing to train."""
     builder = popart.Builder()
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
     whole = builder.aiOnnx.cast([w], "INT32")

@@ -1,4 +1,4 @@
-"""Tests sessions on the model of an IPU: memory that runs out, cycles, and what tiles hold."""
+"""Tests sessions on the model of an IPU: memory limits, cycles, tile mappings."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def session(
 
 
 PEAKS = {
-    "y = Neg(Exp(Neg(x)))": 3,  # x, and what a step reads and makes
+    "y = Neg(Exp(Neg(x)))": 3,  # x, the operand and the result of a step
     "a = Neg(x)\n y = Exp(a) + a": 4,
-    "a = x * w\n y = a * w": 4,  # a weight is always there
-    "y = loop turn in n with y = x { y = Exp(y) * y }": 4,  # x, y, and what a turn makes
+    "a = x * w\n y = a * w": 4,  # the weight is always live
+    "y = loop turn in n with y = x { y = Exp(y) * y }": 4,  # x, y, two intermediates
 }
 
 
 @pytest.mark.parametrize(("text", "tensors"), PEAKS.items())
-def test_what_is_needed_at_once(text: str, tensors: int) -> None:
+def test_peak_memory(text: str, tensors: int) -> None:
     module, compilation = load(
         f"""
         graph net(x: f32[1024]) -> (y: f32[1024]) {{
@@ -53,22 +53,24 @@ def test_what_is_needed_at_once(text: str, tensors: int) -> None:
 
 def test_a_model_that_does_not_fit_is_not_compiled() -> None:
     made, _, _ = session(rows=4096, tiles=4)
-    with pytest.raises(OutOfMemoryException, match=r"Out of memory on tile \d+: \d+ bytes") as told:
+    with pytest.raises(
+        OutOfMemoryException, match=r"Out of memory on tile \d+: \d+ bytes"
+    ) as caught:
         made.prepareDevice()
-    assert f"tiles only have {MK2.tile_bytes} bytes of memory" in str(told.value)
-    assert "tilesPerIPU" in told.value.hint and "of 4 tiles overflow" in told.value.hint
-    assert not told.value.error.isSuccessful()
+    assert f"tiles only have {MK2.tile_bytes} bytes of memory" in str(caught.value)
+    assert "tilesPerIPU" in caught.value.hint and "of 4 tiles overflow" in caught.value.hint
+    assert not caught.value.error.isSuccessful()
     with pytest.raises(popart.popart_exception, match="Need to set the 'debug"):
-        told.value.getSummaryReport()
+        caught.value.getSummaryReport()
 
 
-def test_the_error_has_a_summary_if_it_is_asked_for() -> None:
+def test_the_error_has_a_summary_on_request() -> None:
     options = popart.SessionOptions()
     options.engineOptions = {"debug.allowOutOfMemory": "true"}
     made, _, _ = session(4096, 4, options)
-    with pytest.raises(OutOfMemoryException) as told:
+    with pytest.raises(OutOfMemoryException) as caught:
         made.prepareDevice()
-    assert "OUT OF MEMORY: tile " in told.value.getSummaryReport()
+    assert "OUT OF MEMORY: tile " in caught.value.getSummaryReport()
 
 
 def test_the_same_model_fits_onto_more_tiles_and_onto_a_cpu() -> None:

@@ -1,4 +1,4 @@
-"""Tests that what only an IPU has is refused in PopART's words."""
+"""Tests that features of IPUs are refused with PopART's messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_executables_are_not_loaded(session: InferenceSession, tmp_path: Path) -
         session.loadExecutable(str(path))
 
 
-def test_no_weight_stands_in_a_file(session: InferenceSession, tmp_path: Path) -> None:
+def test_external_locations_require_external_weights(
+    session: InferenceSession, tmp_path: Path
+) -> None:
     old, new = tmp_path / "old", str(tmp_path / "new")
     with pytest.raises(popart_exception, match="does not exist"):
         session.updateExternallySavedTensorLocations(str(old), new)

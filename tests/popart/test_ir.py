@@ -50,14 +50,14 @@ def test_a_graph_with_a_name_is_written_under_it() -> None:
     assert list(inferred(builder, y)) == ["net"]
 
 
-def test_what_no_anchor_needs_is_not_there() -> None:
+def test_operators_that_no_anchor_needs_are_removed() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     builder.aiOnnx.exp([x])
     assert types(inferred(builder, builder.aiOnnx.abs([x]))) == ["Abs"]
 
 
-def test_operators_of_constants_that_popart_does_not_compute_are_told(
+def test_constant_operators_that_popart_cannot_fold_are_logged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     builder = popart.Builder()
@@ -67,28 +67,28 @@ def test_operators_of_constants_that_popart_does_not_compute_are_told(
     steep = builder.aiOnnx.sigmoid([builder.aiOnnx.constant(np.ones(2, np.float32))])
     y = builder.aiOnnx.sum([x, literal, of_weight, steep])
     inferred(builder, y)
-    told = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
-    for line, type_ in zip(told, ("Relu", "Sigmoid"), strict=True):
+    logged = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
+    for line, type_ in zip(logged, ("Relu", "Sigmoid"), strict=True):
         assert f"No ConstExpr implementation of {type_}. Consider implementing" in line
     inferred(builder, y, literal, steep, given=options(constantWeights=False))
     assert "ConstExpr" not in capsys.readouterr().err
 
 
-def test_a_trace_tells_which_operators_are_never_computed(
+def test_a_trace_lists_operators_that_are_never_computed(
     quiet: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     popart.getLogger("ces").setLevel("TRACE")
     inferred(builder, builder.aiOnnx.relu([builder.aiOnnx.add([x, x])]))
-    told = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
-    assert len(told) == 1
-    assert told[0].endswith(
+    logged = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
+    assert len(logged) == 1
+    assert logged[0].endswith(
         "No ConstExpr implementation of Relu, returning from constant folding early."
     )
 
 
-def test_transforms_that_popart_does_not_have_are_told(
+def test_unknown_transforms_are_logged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     builder = popart.Builder()
@@ -97,8 +97,8 @@ def test_transforms_that_popart_does_not_have_are_told(
     settings.customTransformApplierSettings = {"Last": ["Prune"]}
     settings._customTransformApplierSettings["Fwd0"] = ["Prune", "Mine"]
     inferred(builder, y, given=options(experimentalSettings=settings))
-    told = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
-    assert [line.partition(": ")[2] for line in told] == [
+    logged = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
+    assert [line.partition(": ")[2] for line in logged] == [
         "Transform 'Mine' does not exist or is not allowed to be used.",
         "'Last' is not a valid customTransformApplierSettings option.",
     ]
@@ -133,7 +133,7 @@ def test_the_environment_names_a_file_for_the_ir(
     assert inferred(builder, y) == json.loads(path.read_text())
 
 
-def test_gradients_have_the_names_of_what_they_are_gradients_of() -> None:
+def test_gradients_are_named_after_their_tensors() -> None:
     builder = popart.Builder()
     ops = trained(builder, layers(builder, 1))["maingraph"]
     found = {op["outputs"][0]["name"]: op["type"] for op in ops if op["outputs"]}
@@ -157,7 +157,7 @@ def test_tensors_of_the_ir_have_infos() -> None:
         assert id in session.getTensorIds()
 
 
-def test_recomputed_operators_are_there_twice() -> None:
+def test_recomputed_operators_are_in_the_ir_twice() -> None:
     builder = popart.Builder()
     x, w = builder.addInputTensor("FLOAT", [2, 2], "x"), weight(builder, 2, 2)
     y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, w])])
@@ -169,7 +169,7 @@ def test_recomputed_operators_are_there_twice() -> None:
     assert [one["recompute"] for one in found] == ["YES", "NO"]
 
 
-def test_graphs_that_operators_run_follow() -> None:
+def test_the_ir_has_graphs_of_operators() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     chosen = builder.addInputTensor("BOOL", [], "chosen")
@@ -192,7 +192,7 @@ def test_graphs_that_operators_run_follow() -> None:
 
 @pytest.mark.parametrize(("trains", "first"), [(False, "w0 w1"), (True, "w0 w1 w2")])
 def test_layers_are_distributed_over_the_ipus_of_a_device(trains: bool, first: str) -> None:
-    """In training, the second IPU has the softmax and the loss as well."""
+    """In training, the second IPU also has the softmax and the loss."""
     builder = popart.Builder()
     loss = layers(builder, 4)
     given = options(virtualGraphMode=popart.VirtualGraphMode.Auto)

@@ -1,4 +1,4 @@
-"""Tests with random models that the IR of a session is a graph, and the one that runs."""
+"""Tests with random models that the IR of a session is the graph that runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BINARY = ("add", "div", "matmul", "mul", "pow", "sub", "sum")
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[tuple[str, int, int]]:
-    """Operators, each with the numbers of the tensors that it reads."""
+    """Operators, each with the indices of its two operands."""
     found = []
     for count in range(2, draw(st.integers(3, 9))):
         name = draw(st.sampled_from(UNARY + BINARY))
@@ -30,7 +30,7 @@ def steps(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 
 
 def built(names: list[tuple[str, int, int]]) -> tuple[Builder, str]:
-    """The model, whose loss is that of the last tensor."""
+    """The model, and the loss of its last tensor."""
     builder = popart.Builder()
     tensors = [
         builder.addInputTensor("FLOAT", [3, 3], "x"),
@@ -44,7 +44,7 @@ def built(names: list[tuple[str, int, int]]) -> tuple[Builder, str]:
 
 
 def holds_together(ir: Ir, name: str) -> None:
-    """Every tensor is computed once, before it is read, unless it comes from outside."""
+    """Checks that every inner tensor is computed once, before it is read."""
     operators = ir.operators(name)
     made = Counter(id for op in operators for id in op.outputs.values())
     assert set(made.values()) <= {1}

@@ -1,4 +1,4 @@
-"""Tests the logs of building, compiling and running: modules, levels, forms, destinations."""
+"""Tests logging: modules, levels, formats, destinations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ session.run(popart.PyStepIO({x: np.ones(2, np.float32)}, session.initAnchorArray
 
 
 def logged(environment: dict[str, str]) -> tuple[str, str]:
-    """What the program writes to its two streams."""
+    """The stdout and stderr of the program."""
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **environment},
@@ -45,12 +45,12 @@ def logged(environment: dict[str, str]) -> tuple[str, str]:
     return ran.stdout, ran.stderr
 
 
-def test_nothing_is_logged_that_is_no_warning() -> None:
+def test_only_warnings_are_logged_by_default() -> None:
     assert logged({}) == ("", "")
     assert logged({"POPART_LOG_LEVEL": "loud"}) == ("", "")
 
 
-def test_variables_have_their_old_names_as_well() -> None:
+def test_environment_variables_have_old_names() -> None:
     out, err = logged({"POPONNX_LOG_LEVEL": "INFO", "POPONNX_LOG_DEST": "stdout"})
     assert "Graph compiled" in out
     assert err == ""
@@ -76,7 +76,7 @@ def test_a_level_is_for_all_modules() -> None:
         assert words in out
 
 
-def test_levels_and_a_form_of_a_file(tmp_path: Path) -> None:
+def test_levels_and_format_of_a_log_file(tmp_path: Path) -> None:
     config, log = tmp_path / "levels.json", tmp_path / "popart.log"
     config.write_text('{"all": "OFF", "popart:devicex": "INFO"}')
     environment = {
@@ -102,13 +102,13 @@ def test_a_logger_of_a_module(quiet: None, capsys: pytest.CaptureFixture[str]) -
     assert [line.split(": ", 1)[1] for line in written] == ["100% heard"]
 
 
-def test_a_pattern_keeps_what_it_does_not_know() -> None:
+def test_a_format_keeps_unknown_fields() -> None:
     record = logging.LogRecord("popart.ir", logging.WARNING, "", 0, "%s", ("text",), None)
     record.created, record.msecs = 0.0, 12.0
     assert Pattern("%^%Y %H:%M:%S.%e %L%$ %v").format(record) == "1970 00:00:00.012 W text"
 
 
-def test_data_of_a_program_is_never_a_format(quiet: None) -> None:
+def test_user_texts_are_not_format_strings(quiet: None) -> None:
     popart.getLogger("session").setLevel("TRACE")
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])

@@ -1,4 +1,4 @@
-"""What PopART refuses of operators and options as it makes a program, in its words."""
+"""Tests PopART's errors of operators and options at lowering, with its messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.popart.popart_graphs import weight
 
 
 def prepare(make: Callable[[Any, str, str], Any], *, trains: bool = False) -> str:
-    """The error of a session for what an operator makes of an input and of a weight."""
+    """The error of a session whose operator takes an input and a weight."""
     builder = popart.Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1})
     x = builder.addInputTensor("FLOAT", [1, 1, 4, 2])
     found = make(builder, x, weight(builder, 1, 1, 4, 2))
@@ -47,7 +47,7 @@ def test_a_gru_of_both_directions() -> None:
 
 
 def stepped(builder: Any, given: Mapping[str, np.ndarray], *anchors: str, loss: str = "") -> Any:
-    """What a session gives, which trains if there is a loss."""
+    """The anchors of one step of a session, which trains if there is a loss."""
     device = popart.DeviceManager().createCpuDevice(backend="reference")
     model, flow = builder.getModelProto(), popart.DataFlow(1, anchors)
     session: popart.InferenceSession | popart.TrainingSession
@@ -62,8 +62,8 @@ def stepped(builder: Any, given: Mapping[str, np.ndarray], *anchors: str, loss: 
     return [found[id] for id in anchors]
 
 
-def test_what_popart_does_not_compute_and_sessions_do() -> None:
-    """One scale that is a tensor; gradients of resized images, padding by mirrors, and updates."""
+def test_operators_that_only_popgraph_computes() -> None:
+    """A tensor as scale; gradients of Resize, reflective Pad, and indexed updates."""
     builder = popart.Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1})
     scale, x = builder.addInputTensor("FLOAT", [], "scale"), weight(builder, 1, 1, 3, 2)
     ops, graphcore = builder.aiOnnx, builder.aiGraphcore
@@ -91,13 +91,13 @@ def test_what_popart_does_not_compute_and_sessions_do() -> None:
     held = np.ones((1, 1, 3, 2), np.float32)
     np.testing.assert_array_equal(a, 8 * held)
     np.testing.assert_array_equal(b, 9.5 * held)
-    # Each row is in the larger image twice, the second is mirrored, and updates are of one column.
+    # Each row is twice in the resized image, the second is mirrored, and updates have one column.
     by_hand = np.array([[2 + 1 + 1, 2 + 1], [2 + 2 + 1, 2 + 2], [2 + 1 + 1, 2 + 1]])
     np.testing.assert_allclose(gradient[0, 0], by_hand)
 
 
 def with_options(**values: object) -> str:
-    """The error of a session that multiplies, if there is one."""
+    """The error of a session with a matmul and a convolution, or an empty text."""
     builder = popart.Builder()
     product = builder.aiOnnx.matmul([builder.addInputTensor("FLOAT", [2, 3]), weight(builder, 3)])
     image = builder.addInputTensor("FLOAT", [1, 1, 3, 3])
@@ -125,7 +125,7 @@ def test_options_of_libraries_are_read_where_an_operator_uses_them() -> None:
     )
 
 
-def test_how_an_lstm_recomputes_counts_in_training() -> None:
+def test_recompute_options_of_an_lstm_matter_in_training() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [5, 2, 3])
     y, _, _ = builder.aiOnnx.lstm([x, weight(builder, 1, 16, 3), weight(builder, 1, 16, 4)], 3)

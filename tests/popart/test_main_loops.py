@@ -1,4 +1,4 @@
-"""Explicit main loops, host copies, recomputation and pipelines change no number."""
+"""Tests that explicit main loops, host copies, recomputation and pipelines change no result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MANUAL = popart.VirtualGraphMode.Manual
 
 
 class Layers:
-    """A session that trains layers, of which each may be on an IPU, in a stage, of its own."""
+    """A session that trains layers, optionally each on its own IPU and pipeline stage."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ def test_loops_copies_and_stages_change_no_number(name: str, plain: dict[str, Ar
 
 
 def test_explicit_and_implicit_pipelines_update_weights_alike() -> None:
-    """Without accumulation, batches under way meet older weights in both."""
+    """Without accumulation, batches in flight use older weights in both."""
     once = {**PIPELINE, "factor": 1}
     explicit = Layers(**once).trained()
     implicit = Layers(**once, **IMPLICIT, explicitRecomputation=False).trained()
@@ -120,8 +120,8 @@ def test_explicit_and_implicit_pipelines_update_weights_alike() -> None:
     assert not np.allclose(alone["w0"], explicit["w0"], 1e-6)
 
 
-def test_a_micro_batch_with_a_mistake_counts() -> None:
-    """The update of the batch that it was the last of is made, and the next batch begins anew."""
+def test_a_failing_micro_batch_counts() -> None:
+    """A failing last micro-batch completes its batch: the update runs, the next batch starts."""
     builder = popart.Builder()
     rows = builder.addInputTensor("INT32", [1], "rows")
     w = builder.addInitializedInputTensor(np.zeros(4, np.float32), "w")

@@ -23,7 +23,7 @@ def saved(path: Path, **weights: Array) -> str:
     return str(path)
 
 
-def test_the_error_is_that_of_the_changes(tmp_path: Path) -> None:
+def test_the_error_compares_weight_changes(tmp_path: Path) -> None:
     start = np.array([1, 2], np.float32)
     count = np.array([1])
     a0 = saved(tmp_path / "a0", w=start, count=count)

@@ -1,4 +1,4 @@
-"""A loss that is given to a session means what the loss of the same name in a graph means."""
+"""Tests that loss objects of sessions equal the loss operators of the same name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reduction = popart.ReductionType
 def trained(
     logits: Array, labels: Array, add: Callable[[popart.Builder, str, str], str | Loss]
 ) -> tuple[float, Array]:
-    """The loss, which may be one per sample, and the gradient of what its softmax is given."""
+    """The loss, possibly per sample, and the gradient of the logits."""
     builder = popart.Builder()
     weight = builder.addInitializedInputTensor(logits, "w")
     given_labels = builder.addInputTensor(popart.TensorInfo(labels), "labels")
@@ -36,7 +36,7 @@ def trained(
 
 @st.composite
 def classifications(draw: DrawFn) -> tuple[Array, Array, int | None]:
-    """Logits, labels of which any number may not count, and which label that is."""
+    """Logits, labels, and the label that is ignored, if any."""
     samples, classes = draw(st.integers(1, 5)), draw(st.integers(2, 4))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     ignored = draw(st.none() | st.integers(0, classes))
@@ -49,7 +49,7 @@ def classifications(draw: DrawFn) -> tuple[Array, Array, int | None]:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
-def test_fuzz_likelihoods_of_both_times_agree(reduction: Reduction) -> None:
+def test_fuzz_old_and_new_nll_losses_agree(reduction: Reduction) -> None:
     @given(classifications())
     def agree(case: tuple[Array, Array, int | None]) -> None:
         logits, labels, ignored = case
@@ -68,7 +68,7 @@ def test_fuzz_likelihoods_of_both_times_agree(reduction: Reduction) -> None:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
-def test_sizes_and_identities_of_both_times_agree(reduction: Reduction) -> None:
+def test_old_and_new_l1_and_identity_losses_agree(reduction: Reduction) -> None:
     logits = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
     labels = np.zeros(3, np.int32)
 
@@ -83,7 +83,7 @@ def test_sizes_and_identities_of_both_times_agree(reduction: Reduction) -> None:
     np.testing.assert_allclose(found[1], expected[1], 1e-6, 1e-8)
 
 
-def test_a_size_counts_once_per_sample() -> None:
+def test_the_l1_loss_of_poponnx_averages_over_samples() -> None:
     """PopONNX's L1 loss averages over samples, PopART's over elements."""
     logits = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
     loss, _ = trained(

@@ -1,4 +1,4 @@
-"""Tests what PopART tells about the operators that can be compiled."""
+"""Tests PopART's definitions of supported operators."""
 
 from __future__ import annotations
 

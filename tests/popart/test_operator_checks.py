@@ -1,4 +1,4 @@
-"""Sessions and builders refuse what PopART's operators do not take, in its words."""
+"""Tests that sessions and builders refuse invalid operators with PopART's messages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Write = Callable[[Written], Any]
 
 
 def refused(write: Write, opset: int) -> str:
-    """What a session says of a model that a builder took."""
+    """The error of a session for a model that the builder accepted."""
     written = Written(opset)
     made = write(written)
     anchor = made if isinstance(made, str) else written.own.nop([written.f(1)])
@@ -597,19 +597,17 @@ OWN: list[tuple[Write, str]] = [
 
 
 @pytest.mark.parametrize(("write", "opset", "said"), ONNX)
-def test_sessions_refuse_operators_of_onnx_in_these_words(
-    write: Write, opset: int, said: str
-) -> None:
+def test_sessions_refuse_invalid_onnx_operators(write: Write, opset: int, said: str) -> None:
     assert refused(write, opset) == said
 
 
 @pytest.mark.parametrize(("write", "said"), OWN)
-def test_sessions_refuse_operators_of_popart_in_these_words(write: Write, said: str) -> None:
+def test_sessions_refuse_invalid_popart_operators(write: Write, said: str) -> None:
     assert refused(write, 10) == said
 
 
 @pytest.mark.parametrize(("write", "said"), OWN)
-def test_popgraphs_own_builder_refuses_them_at_the_call(write: Write, said: str) -> None:
+def test_popgraph_s_builder_refuses_invalid_operators_at_the_call(write: Write, said: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         write(Written(10, popgraph.Builder))
     assert str(caught.value.args[0]) == said
@@ -693,7 +691,7 @@ def test_popgraphs_own_builder_refuses_them_at_the_call(write: Write, said: str)
         ),
     ],
 )
-def test_builders_refuse_at_the_call(write: Write, said: str) -> None:
+def test_builders_refuse_invalid_operators_at_the_call(write: Write, said: str) -> None:
     with pytest.raises(popart.popart_exception) as caught:
         write(Written(11))
     assert caught.value.args[0] == said
@@ -713,7 +711,7 @@ def test_builders_refuse_at_the_call(write: Write, said: str) -> None:
         (3, {}, "Tensor x ([4 3]) may not be split into equally sized parts along axis 0"),
     ],
 )
-def test_sessions_refuse_splits_that_no_builder_has_seen(
+def test_sessions_refuse_invalid_splits_of_files(
     outputs: int, attributes: dict[str, Any], said: str
 ) -> None:
     names = [f"y{number}" for number in range(outputs)]
@@ -744,7 +742,7 @@ def test_sessions_refuse_splits_that_no_builder_has_seen(
         ("Abort", 0, {}, "Abort has no results for others to read"),
     ],
 )
-def test_sessions_say_what_is_wrong_with_operators_without_a_schema(
+def test_sessions_refuse_invalid_operators_without_a_schema(
     op_type: str, inputs: int, attributes: dict[str, Any], said: str
 ) -> None:
     graph = helper.make_graph(
@@ -760,19 +758,19 @@ def test_sessions_say_what_is_wrong_with_operators_without_a_schema(
     assert str(caught.value.args[0]).startswith(said)
 
 
-def test_pads_that_leave_less_than_nothing_are_refused_at_the_call() -> None:
+def test_pads_with_negative_results_are_refused_at_the_call() -> None:
     written = Written(10)
     with pytest.raises(popart.popart_exception, match=r"invalid shape, \[2 -4\]. Values must be"):
         written.onnx.pad([written.f(2, 4)], [0, -9, 0, 1])
 
 
-def test_blocks_of_popart_s_own_operator_are_moved() -> None:
+def test_popart_depth_to_space() -> None:
     written = Written(10)
     moved = written.own.depthtospace([written.f(1, 8, 2, 2)], blocksize=2, mode="CRD")
     assert written.builder.getTensorShape(moved) == [1, 2, 4, 4]
 
 
-def test_an_operator_in_a_graph_inside_of_a_node_is_asked_too() -> None:
+def test_operators_in_inner_graphs_are_checked() -> None:
     written = Written(10)
     x = written.f(2, 3)
     callee = written.builder.createSubgraphBuilder()
@@ -783,7 +781,7 @@ def test_an_operator_in_a_graph_inside_of_a_node_is_asked_too() -> None:
         popart.InferenceSession(written.builder.getModelProto(), popart.DataFlow(1, [y]))
 
 
-def test_the_table_tells_of_operators_that_there_are() -> None:
+def test_the_table_of_checks_lists_existing_operators() -> None:
     known = {(one.domain, one.type) for one in getSupportedOperations(includeInternal=True)}
     asked = {(domain or "ai.onnx", op_type) for domain, op_type in CHECKS}
     asked |= {("ai.graphcore", op_type) for op_type in OPERANDS}
@@ -791,7 +789,7 @@ def test_the_table_tells_of_operators_that_there_are() -> None:
 
 
 def trained(write: Callable[[Written, str], str], detached: bool = False) -> None:
-    """A session that trains what an operator makes of a weight times an image."""
+    """Trains a session whose operator takes the product of a weight and an image."""
     written = Written(10)
     image = np.ones((2, 3, 4, 4), np.float32)
     weight = written.builder.addInitializedInputTensor(image)
@@ -809,7 +807,7 @@ def normalized(written: Written, image: str, outputs: int = 1) -> str:
     return str(written.onnx.batchnormalization([image, *four], outputs)[0])
 
 
-def test_a_normalization_that_infers_is_not_trained(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_inference_batch_norm_is_not_trained(capfd: pytest.CaptureFixture[str]) -> None:
     said = r'BatchNorm Op "101 \(ai\.onnx\.BatchNormalization:9\)" has 1 output\(s\) which means'
     with pytest.raises(popart.popart_exception, match=said):
         trained(normalized)

@@ -1,4 +1,4 @@
-"""Anchors of the numbers that the host writes of an optimizer, under PopART's names."""
+"""Tests anchors of optimizer values that the host writes, under PopART's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Values = Mapping[str, tuple[float, bool]]
 
 @dataclass(frozen=True)
 class Case:
-    """An optimizer whose numbers may all change, and what it streams of them."""
+    """An optimizer with variable values, and the scalars that it streams."""
 
     optimizer: Callable[..., Optimizer]
     given: Values
@@ -153,8 +153,8 @@ class Trained:
 
 @pytest.mark.parametrize("dtype", ["FLOAT", "FLOAT16"])
 @pytest.mark.parametrize("name", CASES)
-def test_every_number_that_the_host_writes_can_be_anchored(name: str, dtype: str) -> None:
-    """Its name ends with the type of the weights, though most are of single precision."""
+def test_every_streamed_optimizer_value_can_be_anchored(name: str, dtype: str) -> None:
+    """The name ends with the element type of the weights, though most values are f32."""
     one = CASES[name]
     expected = {f"{prefix}___default___{dtype}": value for prefix, value in one.streamed.items()}
     expected[f"lossScaling_{dtype}"] = SCALE
@@ -169,7 +169,7 @@ def test_every_number_that_the_host_writes_can_be_anchored(name: str, dtype: str
         assert trained.session.getInfo(id).shape() == []
 
 
-def test_a_weight_with_numbers_of_its_own_has_all_of_them() -> None:
+def test_a_weight_with_specific_values_has_all_anchors() -> None:
     optimizer = popart.SGD({"defaultLearningRate": (0.5, False), "lossScaling": (SCALE, False)})
     own = {"learningRate": (0.25, False), "momentum": (0.5, False), "velocityScaling": (2, False)}
     optimizer.insertSpecific("w", own)
@@ -184,7 +184,7 @@ def test_a_weight_with_numbers_of_its_own_has_all_of_them() -> None:
     assert {id: float(value) for id, value in found.items()} == ids
 
 
-def test_a_step_shows_the_numbers_that_it_used() -> None:
+def test_a_step_anchors_the_values_that_it_used() -> None:
     id = "scaledLearningRate0___default___FLOAT"
     off = "weightDecayScaleFactor0___default___FLOAT"
     trained = Trained(popart.SGD({"defaultLearningRate": (0.5, False)}), [id, off])
@@ -193,8 +193,8 @@ def test_a_step_shows_the_numbers_that_it_used() -> None:
     assert {name: float(one) for name, one in trained.step().items()} == {id: 0.25, off: 1.0}
 
 
-def test_a_number_that_never_changes_is_no_tensor() -> None:
-    """It is part of the operators, as in PopART."""
+def test_constant_optimizer_values_are_not_tensors() -> None:
+    """A constant value is an attribute of operators, as in PopART."""
     with pytest.raises(popart.popart_exception, match="not in Ir Tensors"):
         Trained(
             popart.SGD({"defaultLearningRate": (0.5, True)}),

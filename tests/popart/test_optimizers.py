@@ -86,7 +86,7 @@ def test_optimizer_values() -> None:
         ),
     ],
 )
-def test_values_that_cannot_be(make: Callable[[], object], text: str) -> None:
+def test_invalid_optimizer_values(make: Callable[[], object], text: str) -> None:
     assert message(make).startswith(text)
 
 
@@ -115,7 +115,7 @@ def test_defaults_are_popart_s() -> None:
     )
 
 
-def test_what_is_said_to_the_compiler() -> None:
+def test_specifications_for_the_compiler() -> None:
     optimizer = SGD(
         {
             "defaultLearningRate": (0.5, False),
@@ -136,7 +136,7 @@ def test_what_is_said_to_the_compiler() -> None:
     assert (lamb.mode, lamb.scaled_state) == ("lamb_no_bias", True)
 
 
-def test_old_forms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_signatures(capsys: pytest.CaptureFixture[str]) -> None:
     clip = [popart.ClipNormSettings.clipAllWeights(1.0)]
     half = popart.DataType.FLOAT16
     spec = SGD({"defaultMomentum": (0.9, True)}, clip, SEPARATE, half, half).spec()
@@ -227,28 +227,26 @@ REPLACEMENTS = [
 
 
 @pytest.mark.parametrize(("old", "new", "text"), REPLACEMENTS, ids=[r[2] for r in REPLACEMENTS])
-def test_replacements_that_cannot_be(
-    old: popart.Optimizer, new: popart.Optimizer, text: str
-) -> None:
-    told = message(lambda: old.validate_replacement(new))
-    assert told == f"New optimizer is not a valid replacement. {text}"
+def test_invalid_replacements(old: popart.Optimizer, new: popart.Optimizer, text: str) -> None:
+    error = message(lambda: old.validate_replacement(new))
+    assert error == f"New optimizer is not a valid replacement. {text}"
     old.validate_replacement(old)
 
 
-def test_a_weight_becomes_special_once() -> None:
+def test_a_weight_gets_specific_values_once() -> None:
     optimizer = SGD({})
     optimizer.insertSpecific("w", {"learningRate": (0.5, False)})
     with pytest.raises(popart.popart_exception, match="already a specific value for w present"):
         optimizer.insertSpecific("w", {"learningRate": (0.5, False)})
 
 
-def test_what_may_change_stays_so() -> None:
+def test_variable_values_stay_variable() -> None:
     old = SGD({"defaultLearningRate": (0.1, False)})
     old.validate_replacement(SGD({"defaultLearningRate": (0.2, False)}))
     assert "constant value" in message(lambda: old.validate_replacement(ConstSGD(0.2)))
 
 
-def test_the_same_weights_must_be_special() -> None:
+def test_replacements_have_the_same_specific_weights() -> None:
     old, new = SGD({}), SGD({})
     old.insertSpecific("w", {"learningRate": (0.5, False)})
     assert "number of specific tensors" in message(lambda: old.validate_replacement(new))
@@ -256,7 +254,7 @@ def test_the_same_weights_must_be_special() -> None:
     assert "Could not find tensor w" in message(lambda: old.validate_replacement(new))
 
 
-def test_what_is_not_implemented_is_refused() -> None:
+def test_unimplemented_options_are_refused() -> None:
     assert "accl1_type" in message(lambda: Adam({}, accl1_type=popart.DataType.INT32))
 
 
@@ -270,7 +268,7 @@ def test_nesterov_may_be_for_some_weights_only() -> None:
     assert spec.with_values_of(spec) == spec
 
 
-def test_states_have_the_types_that_are_asked_for() -> None:
+def test_states_have_the_requested_types() -> None:
     half, single = popart.DataType.FLOAT16, popart.DataType.FLOAT
     made = [
         SGD({}, accumType=half, accl1Type=half, accumulatorAndMomentum=SEPARATE),
@@ -298,7 +296,7 @@ def test_enums_are_popart_s() -> None:
     assert all(getattr(popart, name) is not None for name in dir(popart))
 
 
-def test_type_checkers_are_shown_the_homes_of_all_names() -> None:
+def test_type_checkers_see_the_definitions_of_all_names() -> None:
     assert popart.__file__ is not None
     nodes = ast.walk(ast.parse(Path(popart.__file__).read_text()))
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]

@@ -1,4 +1,4 @@
-"""Tests with random models and options: what options may not change, and both backends, agree."""
+"""Tests with random models and options: results agree across options and backends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import popgraph.popart as popart
 from popgraph.engine import program_code
-from popgraph.engine.turns import UpdatingApart
+from popgraph.engine.alternating_programs import SeparateUpdate
 from popgraph.support.arrays import Array
 from popgraph.testing import assert_close
 
@@ -36,12 +36,12 @@ SILENT: dict[str, list[Any]] = {
     ],
     "enableQuickStart": [True],
 }
-"""Options that may change how a program runs, and no number."""
+"""Options that may change the program, but no result."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A model, how it is trained, and the options that may change nothing."""
+    """A model, its training, and options that must not change results."""
 
     steps: tuple[Step, ...]
     dtype: str
@@ -52,10 +52,10 @@ class Drawn:
     stages: int
     silent: dict[str, Any] = field(default_factory=dict)
     pipelined: bool = True
-    """Whether stages, if there are several, are those of a pipeline."""
+    """Whether several stages form a pipeline."""
 
     def model(self) -> tuple[Any, str]:
-        """Each stage has weights of its own."""
+        """The model, whose stages have separate weights."""
         builder, rng = popart.Builder(), np.random.default_rng(5)
         numbers = np.float16 if self.dtype == "FLOAT16" else np.float32
         made = [builder.addInputTensor(self.dtype, [SIZE, SIZE], "x")]
@@ -114,7 +114,7 @@ class Drawn:
         return made
 
     def trained(self, backend: str) -> dict[str, Array]:
-        """The losses and gradients of two steps, then all weights and states."""
+        """The losses and gradients of two steps, and all weights and states."""
         builder, loss = self.model()
         anchors = dict.fromkeys(
             (loss, f"Gradient___w1_{self.stages - 1}"), popart.AnchorReturnType("All")
@@ -155,7 +155,9 @@ def drawn(draw: st.DrawFn) -> Drawn:
     stages = draw(st.sampled_from([1, 1, 2, 3]))
     for name in draw(st.lists(st.sampled_from(KINDS), min_size=3, max_size=7)):
         newest = WEIGHTS + len(steps)
-        first = newest if stages > 1 else draw(st.integers(0, newest))  # no stage is of no use
+        first = (
+            newest if stages > 1 else draw(st.integers(0, newest))
+        )  # Every stage computes something.
         steps.append((name, first, draw(st.integers(0, newest))))
     names = draw(st.sets(st.sampled_from(sorted(SILENT)), max_size=4))
     return Drawn(
@@ -186,7 +188,7 @@ def test_options_that_change_no_number(one: Drawn) -> None:
 
 @given(drawn())
 @settings(max_examples=max(8, settings.default.max_examples // 3))
-def test_pipelines_that_accumulate_are_what_they_are_without(one: Drawn) -> None:
+def test_accumulating_pipelines_train_as_without(one: Drawn) -> None:
     assume(one.stages > 1)
     pipeline = replace(one, accumulation=max(one.accumulation, BATCHES), rounds=False)
     plain = replace(pipeline, pipelined=False)
@@ -200,12 +202,12 @@ def test_both_backends_train_alike(one: Drawn) -> None:
 
 
 def test_fuzz_kills_updates_that_come_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted where sessions that accumulate update apart."""
+    """Plants a bug in sessions with a separate update program."""
 
-    def late(others: Any, last: Any, counter: str, period: int) -> UpdatingApart:
-        return UpdatingApart(others, last, counter, period + 1)
+    def late(others: Any, last: Any, counter: str, period: int) -> SeparateUpdate:
+        return SeparateUpdate(others, last, counter, period + 1)
 
-    monkeypatch.setattr(program_code, "UpdatingApart", late)
+    monkeypatch.setattr(program_code, "SeparateUpdate", late)
 
     @settings(max_examples=100, phases=[Phase.generate], database=None)
     @given(drawn())

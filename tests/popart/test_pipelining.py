@@ -1,4 +1,4 @@
-"""Virtual graphs and pipeline stages: they change no result, and PopART's checks hold."""
+"""Tests that virtual graphs and pipeline stages change no result, and PopART's checks of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from popgraph.support.arrays import Array
 
 
 def two_layers(places: list[dict[str, int]], shared: bool = False) -> tuple[Any, str, str]:
-    """Two products and a loss, each with its notes, such as {"virtualGraph": 0}."""
+    """Two matmuls and a loss, each with annotations such as {"virtualGraph": 0}."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 2], "x")
     w = builder.addInitializedInputTensor(np.array([[1, 2], [3, 4]], np.float32), "w")
@@ -97,8 +97,8 @@ def test_a_pipeline_that_accumulates_trains_as_without() -> None:
     np.testing.assert_array_equal(trained(options(**three), on(0, 1, 1)), trained(plain, []))
 
 
-def test_stages_by_themselves_need_no_pipeline() -> None:
-    """Without it they are looked over, as in PopART."""
+def test_stages_require_no_pipeline() -> None:
+    """Without a pipeline, stages are ignored, as in PopART."""
     loose = options(enablePipelining=False)
     backwards = [{"virtualGraph": 0, "pipelineStage": 3}, *on(0, 0)]
     assert inferred(loose, backwards).shape == (3, 2, 2)
@@ -115,25 +115,25 @@ def called(inner: int | None) -> None:
     body.addOutputTensor(y)
     first = builder.aiGraphcore.call([x], 1, body)[0]
     builder.virtualGraph(first, 0)
-    second = builder.aiOnnx.add([first, x])  # inputs may be read on several IPUs
+    second = builder.aiOnnx.add([first, x])  # Inputs may be read on several IPUs.
     builder.virtualGraph(second, 1)
     popart.InferenceSession(
         builder.getModelProto(), popart.DataFlow(3, [second]), device(), userOptions=options()
     )
 
 
-def test_a_cpu_stands_for_as_many_ipus_as_are_wanted() -> None:
+def test_a_cpu_stands_for_any_number_of_ipus() -> None:
     cpu = popart.DeviceManager().createCpuDevice(backend="reference")
     plain = inferred(popart.SessionOptions(), [])
     np.testing.assert_array_equal(inferred(options(), on(0, 1, 1), device=cpu), plain)
 
 
-def test_a_call_is_on_the_ipu_of_what_it_runs() -> None:
+def test_a_call_is_on_the_ipu_of_its_graph() -> None:
     called(0)
 
 
 class Deep:
-    """Three products with tanh between them, trained in a pipeline."""
+    """Three matmuls with tanh between them, trained in a pipeline."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class Deep:
 
 
 def cycles(weights: list[Array], speeds: list[Array], data: Array) -> Array:
-    """A step of the pipeline in NumPy, cycle by cycle; the losses."""
+    """The losses of a pipelined step in NumPy, cycle by cycle."""
     layers, losses = len(weights), np.zeros(len(data), np.float32)
     kept: dict[tuple[int, int], Array] = {}
     gradients: dict[int, Array] = {}
@@ -234,7 +234,7 @@ def test_a_pipeline_that_updates_at_once_trains_with_older_weights(backend: str)
     assert set(deep.session.weights()) == {f"{a}w{n}" for n in range(3) for a in ("", "Accl___")}
 
 
-def test_what_a_pipeline_restores_is_what_it_stashed() -> None:
+def test_a_pipeline_restores_stashed_tensors() -> None:
     deep = Deep(anchors=["Restored___Tanh:0", "Tanh:0"], enableGradientAccumulation=True)
     anchors = deep.session.initAnchorArrays()
     data = np.random.default_rng(6).normal(size=(7, 5, 2, 2)).astype(np.float32)
@@ -255,7 +255,7 @@ def ipu_of(op: dict[str, Any]) -> str:
 
 
 def of_type(ops: list[dict[str, Any]], type_: str) -> dict[str, tuple[str, str]]:
-    """IPU and stage of each, by what it reads first."""
+    """The IPU and stage of operators of a type, by their first operand."""
     return {
         op["inputs"][0]["name"]: (ipu_of(op), op["attributes"]["__pipeline_stage"])
         for op in ops
@@ -273,8 +273,8 @@ def test_the_ir_of_a_pipeline_says_where_nodes_and_their_gradients_are() -> None
     assert set(of_type(ops, "TanhGrad").values()) == {("2", "2"), ("1", "3"), ("0", "4")}
 
 
-def test_stages_that_follow_each_other_on_an_ipu_are_one() -> None:
-    """So the weights of both meet all batches as one stage would."""
+def test_consecutive_stages_on_an_ipu_are_merged() -> None:
+    """Consecutive stages on one IPU are merged, so their weights have the same delay."""
     data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
     apart, together = Deep((0, 1, 2), (0, 0, 1)), Deep((0, 0, 1), (0, 0, 1))
     np.testing.assert_array_equal(apart.run(data), together.run(data))
@@ -291,12 +291,12 @@ def test_ipus_share_a_pipeline_by_cost(ratios: tuple[float, ...], last: int) -> 
     homes = {op["inputs"][1]["name"].removeprefix("Delayed___"): ipu_of(op) for op in products}
     ipus = tuple(int(homes[f"w{at}"]) for at in range(3))
     assert ipus == tuple(int(at >= last) for at in range(3))
-    told = Deep(ipus, ipus)
-    np.testing.assert_array_equal(shared.run(data), told.run(data))
+    assigned = Deep(ipus, ipus)
+    np.testing.assert_array_equal(shared.run(data), assigned.run(data))
 
 
 def shared_out(ipus: int, *, trains: bool) -> list[int]:
-    """The IPUs of matmul, relu, matmul, softmax, loss: 2 features, 2 hidden ones, 16 classes."""
+    """The IPUs of matmul, relu, matmul, softmax, loss: 2 features, 2 hidden units, 16 classes."""
     builder = popart.Builder()
     x, labels = builder.addInputTensor("FLOAT", [2, 2]), builder.addInputTensor("INT32", [2])
     weights = [np.ones((2, 2), np.float32), np.ones((2, 16), np.float32)]
@@ -320,9 +320,9 @@ def shared_out(ipus: int, *, trains: bool) -> list[int]:
     return [int(ipu_of(homes[id])) for id in (layer, active, scores, shares, loss)]
 
 
-def test_ipus_share_bytes_of_weights_and_of_what_gradients_read() -> None:
+def test_ipus_balance_bytes_of_weights_and_saved_tensors() -> None:
     """
-    By PopART's rule: up to each operator 32, 48, 192, 320 and 456 bytes in training.
+    PopART's rule balances cumulative bytes: 32, 48, 192, 320 and 456 in training.
 
     MatMul: its weight and its input; Relu and Softmax: their result; Nll: both inputs; Reshape
     reads nothing. In inference, weights alone: 16 and 144 bytes.
@@ -430,15 +430,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_popart_refuses_is_refused(name: str) -> None:
+def test_pipelines_that_popart_refuses(name: str) -> None:
     call, text = REFUSED[name]
     with pytest.raises(popart.popart_exception, match=text):
         call()
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_a_program_that_only_infers(backend: str) -> None:
-    """It sees the weights that training has come to, and changes nothing."""
+def test_forward_only_programs(backend: str) -> None:
+    """Uses the trained weights, and changes nothing."""
     chosen = device()
     chosen.backend = backend
     builder, z, loss = two_layers(on(0, 1, 1))
@@ -477,7 +477,7 @@ def test_a_program_that_only_infers(backend: str) -> None:
     assert {0, 1, 2, 3} <= stages
 
 
-def test_replicas_infer_with_the_weights_that_they_train() -> None:
+def test_forward_only_programs_of_replicas() -> None:
     builder, z, loss = two_layers(on(0, 1, 1))
     flow = {id: popart.AnchorReturnType("All") for id in (z, "Gradient___w")}
     asked = options(enableGradientAccumulation=True, accumulationFactor=4)
@@ -499,7 +499,7 @@ def test_replicas_infer_with_the_weights_that_they_train() -> None:
     np.testing.assert_allclose(anchors[z], data @ w @ v, rtol=1e-5)
 
 
-def test_a_program_that_only_infers_computes_no_gradient(
+def test_forward_only_programs_compute_no_gradient(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     builder = popart.Builder()
@@ -528,8 +528,8 @@ def test_a_program_that_only_infers_computes_no_gradient(
 
 
 @pytest.mark.parametrize("value", [0.0, 2.0])
-def test_a_program_that_only_infers_aborts_by_a_weight_that_is_trained(value: float) -> None:
-    """By what it is before an update."""
+def test_forward_only_programs_abort_on_trained_weights(value: float) -> None:
+    """The abort reads the weight before the update."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     w = builder.addInitializedInputTensor(np.array(value, np.float32), "w")
@@ -557,7 +557,7 @@ def test_a_program_that_only_infers_aborts_by_a_weight_that_is_trained(value: fl
             session.run(*handle, stepio)
 
 
-def test_the_forward_stages_are_apart_where_they_run_alone() -> None:
+def test_forward_only_programs_have_separate_stages() -> None:
     builder, z, loss = two_layers(on(0, 1, 1))
     asked = options(enableGradientAccumulation=True, accumulationFactor=3)
     asked.createImplicitPipeliningFwdOnlyProgram = True

@@ -1,4 +1,4 @@
-"""Operators of ai.graphcore compute what NumPy and PyTorch do, on every backend, with gradients."""
+"""Tests results and gradients of ai.graphcore operators against NumPy and PyTorch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Before = Callable[[popart.Builder, list[str]], list[str]]
 def built(
     call: Call, arrays: Sequence[Array], before: Before = lambda _, ids: ids
 ) -> tuple[popart.Builder, list[str], list[str]]:
-    """A model of one operator, on what `before` makes of the inputs."""
+    """A model of one operator, whose operands `before` derives from the inputs."""
     builder = popart.Builder()
     ids = [builder.addInputTensor(TYPES[str(one.dtype)], list(one.shape)) for one in arrays]
     made = call(builder.aiGraphcore, before(builder, ids))
@@ -64,7 +64,7 @@ def gradients(
     wanted: Sequence[int],
     before: Before = lambda _, ids: ids,
 ) -> list[Array]:
-    """Of the sum of the first output weighted by the numbers of its elements, plus one."""
+    """Gradients of sum(y[i] * (i + 1)), where y is the flattened first output."""
     builder, ids, outputs = built(call, arrays, before)
     size = int(np.prod(builder.getTensorShape(outputs[0])))
     weights = np.arange(1, size + 1, dtype=np.float32).reshape(builder.getTensorShape(outputs[0]))
@@ -123,7 +123,7 @@ def test_median(backend: str, axes: list[int] | None, keepdims: int) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_lower_of_two_medians_and_where_it_stands(backend: str) -> None:
+def test_median_of_an_even_count_and_its_index(backend: str) -> None:
     data = rng().standard_normal((4, 6)).astype(np.float32)
     call = lambda ops, ids: ops.reducemedian(ids, [1])  # noqa: E731
     values, places = run(call, [data], backend)
@@ -157,7 +157,7 @@ def test_bucketize_compiles() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_slices_that_begin_where_data_say(backend: str) -> None:
+def test_dynamic_slices(backend: str) -> None:
     data, part = rng().random((5, 6, 7), np.float32), rng().random((2, 6, 3), np.float32)
     at = np.array([2, 4], np.uint32)
     where = {"axes": [0, 2], "sizes": [2, 3]}
@@ -175,7 +175,7 @@ def test_slices_that_begin_where_data_say(backend: str) -> None:
         np.testing.assert_array_equal(run(call, arrays, backend)[0], wanted)
 
 
-def test_gradients_of_slices() -> None:
+def test_gradients_of_dynamic_slices() -> None:
     data, part = rng().random((5, 4), np.float32), rng().random((2, 3), np.float32)
     at = np.array([2, 1], np.uint32)
     box = np.s_[2:4, 1:4]
@@ -200,7 +200,7 @@ def test_gradients_of_slices() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("unused", [0, 1])
-def test_sequences_of_rows(backend: str, unused: int) -> None:
+def test_sequence_slice(backend: str, unused: int) -> None:
     source = rng().random((6, 3), np.float32)
     target = rng().random((5, 3), np.float32)
     numbers, first, to = (np.array(one, np.uint32) for one in ([2, 1, 2], [0, 4, 3], [1, 0, 2]))
@@ -214,7 +214,7 @@ def test_sequences_of_rows(backend: str, unused: int) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("axis", [1, 2, 3])
-def test_gather_in_groups(backend: str, axis: int) -> None:
+def test_grouped_gather(backend: str, axis: int) -> None:
     data = rng().random((3, 4, 5, 6), np.float32)
     index = rng().integers(0, 4, (3, 2, 2)).astype(np.int32)
     call = lambda ops, ids: ops.groupedgather(ids, axis, 3)  # noqa: E731
@@ -223,8 +223,8 @@ def test_gather_in_groups(backend: str, axis: int) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_indices_outside_mean_the_nearest_of_their_own_group() -> None:
-    """As those of Gather: a group never sees another one's elements."""
+def test_grouped_gather_clamps_indices() -> None:
+    """Indices are clamped within their group, as those of Gather."""
     data = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
     index = np.array([[5, -1], [3, 0]], np.int32)
     call = lambda ops, ids: ops.groupedgather(ids, 1, 2)  # noqa: E731
@@ -277,7 +277,7 @@ def test_spline_weighting(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_several_convolutions(backend: str) -> None:
+def test_multi_convolution(backend: str) -> None:
     x, w = rng().random((1, 4, 6, 6), np.float32), rng().random((6, 2, 3, 3), np.float32)
     y, v = rng().random((2, 3, 8), np.float32), rng().random((5, 3, 2), np.float32)
     bias = rng().random(5, np.float32)
@@ -357,7 +357,7 @@ def test_ctc(backend: str, reduction: str, zero: bool, blank: int) -> None:
         np.testing.assert_allclose(slope, wanted, atol=1e-5)
 
 
-def test_ctc_of_nothing_possible_is_infinite() -> None:
+def test_ctc_of_impossible_labels_is_infinite() -> None:
     chances = np.full((2, 1, 3), -1.0, np.float32)
     given_ = [np.array(one, np.uint32) for one in ([[1, 1]], [2], [2])]
     for zero, wanted, kind in ((False, np.inf, "FLOAT"), (True, 0.0, "FLOAT16")):
@@ -378,7 +378,7 @@ def test_ctc_without_labels_is_the_loss_of_blanks() -> None:
 
 
 @pytest.mark.parametrize("strided", [False, True])
-def test_groups_of_neighbouring_or_of_spread_channels(strided: bool) -> None:
+def test_group_normalization_of_strided_channels(strided: bool) -> None:
     x = rng().standard_normal((2, 6, 3), np.float32)
     scale, bias = rng().random(6, np.float32), rng().random(6, np.float32)
     builder = popart.Builder()
@@ -402,7 +402,7 @@ def test_groups_of_neighbouring_or_of_spread_channels(strided: bool) -> None:
     np.testing.assert_allclose(anchors[y], wanted, atol=1e-5)
 
 
-def test_a_variable_gets_what_is_copied_to_it() -> None:
+def test_copy_var_update() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1])
     held = builder.addInitializedInputTensor(np.zeros(1, np.float32))
@@ -425,7 +425,7 @@ def test_a_variable_gets_what_is_copied_to_it() -> None:
         assert anchors[alias] == turn + 1
 
 
-def test_a_call_brings_tensors_of_the_graph_around() -> None:
+def test_a_call_captures_outer_tensors() -> None:
     builder = popart.Builder()
     x, y = (builder.addInputTensor("FLOAT", [2]) for _ in range(2))
     inner = builder.createSubgraphBuilder()
@@ -447,7 +447,7 @@ def scanned(
     states: int = 0,
     **attributes: Any,
 ) -> list[Array]:
-    """What a Scan over the last arrays gives, whose body `write` writes."""
+    """The results of a Scan over the last arrays, with the body that `write` builds."""
     builder = popart.Builder(opsets={"ai.onnx": attributes.pop("opset", 10)})
     ids = [builder.addInputTensor("FLOAT", list(one.shape)) for one in arrays]
     body = builder.createSubgraphBuilder()
@@ -465,7 +465,7 @@ def scanned(
 
 @pytest.mark.parametrize("opset", [9, 10, 11])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_pieces_of_scanned_vectors_are_vectors(backend: str, opset: int) -> None:
+def test_directions_of_scanned_vectors(backend: str, opset: int) -> None:
     def write(body: popart.Builder, ids: list[str]) -> list[str]:
         return [body.aiOnnx.concat(ids, 0)]
 
@@ -496,7 +496,7 @@ def test_results_of_a_scan_are_joined_along_their_axis(backend: str, axis: int) 
 
 
 @pytest.mark.parametrize("opset", [9, 10, 11])
-def test_results_of_a_scan_whose_shape_only_the_session_knows(opset: int) -> None:
+def test_scan_results_of_unknown_shape(opset: int) -> None:
     def write(body: popart.Builder, ids: list[str]) -> list[str]:
         shape = body.aiOnnx.shape([ids[0]])
         return [body.aiOnnx.expand([body.aiOnnx.reducesum(ids, axes=[0, 1], keepdims=1), shape])]
@@ -507,13 +507,13 @@ def test_results_of_a_scan_whose_shape_only_the_session_knows(opset: int) -> Non
     np.testing.assert_allclose(found, np.concatenate(wanted, 1), rtol=1e-5)
 
 
-def test_the_axes_of_the_results_of_a_scan_are_counted_from_the_front() -> None:
+def test_scan_output_axes_are_not_negative() -> None:
     with pytest.raises(popart.popart_exception, match="are negative"):
         scanned([np.ones((2, 3), np.float32)], lambda _, ids: ids, "c", scan_output_axes=[-1])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_result_of_a_body_may_be_several_of_a_loop(backend: str) -> None:
+def test_a_loop_body_may_yield_a_value_twice(backend: str) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     trips = builder.aiOnnx.constant(np.array(3, np.int64))
@@ -535,7 +535,7 @@ def test_a_result_of_a_body_may_be_several_of_a_loop(backend: str) -> None:
 
 
 def counted(trips: str, counter: str) -> tuple[popart.Builder, str, list[str]]:
-    """A loop that adds how often it has turned, with trip count and counter of these types."""
+    """A loop that sums its iteration numbers, with trip count and counter of these types."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     turns = builder.aiOnnx.constant(np.array(3, trips))
@@ -556,7 +556,7 @@ def counted(trips: str, counter: str) -> tuple[popart.Builder, str, list[str]]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("trips", ["int32", "int64", "uint32", "uint64"])
 @pytest.mark.parametrize("counter", ["INT32", "INT64"])
-def test_loops_count_in_any_whole_numbers(trips: str, counter: str, backend: str) -> None:
+def test_loops_count_in_any_integer_type(trips: str, counter: str, backend: str) -> None:
     builder, x, (last, numbers) = counted(trips, counter)
     compiled = popgraph.compile(builder.getModelProto(), backend=backend)
     found = compiled({x: np.array([1, -1], np.float32)})
@@ -565,14 +565,14 @@ def test_loops_count_in_any_whole_numbers(trips: str, counter: str, backend: str
     assert found[numbers].dtype == counter.lower()
 
 
-def test_no_loop_turns_half_a_time() -> None:
+def test_trip_counts_must_be_integers() -> None:
     with pytest.raises(popart.popart_exception, match="unsupported trip count data type FLOAT"):
         counted("float32", "INT64")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["gather", "gatherelements", "scatter", "scatterelements"])
-def test_indices_without_a_sign(name: str, backend: str) -> None:
+def test_unsigned_indices(name: str, backend: str) -> None:
     data = rng().standard_normal((3, 4)).astype(np.float32)
     updates = rng().standard_normal((2, 4)).astype(np.float32)
     places = np.array([[2, 0, 1, 1], [0, 1, 2, 0]])
@@ -591,7 +591,7 @@ def test_indices_without_a_sign(name: str, backend: str) -> None:
     np.testing.assert_array_equal(*found)
 
 
-def test_calls_that_do_not_fit() -> None:
+def test_mismatched_calls_are_refused() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     inner = builder.createSubgraphBuilder()
@@ -663,7 +663,7 @@ def test_a_branch_holds_operators_of_popart() -> None:
         (lambda ops, ids: ops.ctcloss(ids[:1] * 4), [(2, 2, 2)], "Ctc takes log probabilities"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_mismatched_operands_are_refused(
     call: Call, arrays: list[tuple[int, ...]], message: str
 ) -> None:
     zeros = [

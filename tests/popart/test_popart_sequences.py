@@ -1,4 +1,4 @@
-"""Packed sequences and the decoder of ai.graphcore, and what PopART means otherwise than ONNX."""
+"""Tests packed sequences, the CTC decoder, and operators that differ between PopART and ONNX."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ran(builder: popart.Builder, inputs: dict[str, Array], outputs: list[str]) -
 
 
 def packed(batch: int, data: Array) -> tuple[popart.Builder, dict[str, Array], str, str]:
-    """Squares of four sequences, of which two are cut, and one row that nothing reaches."""
+    """Squares four sequences, two of them truncated; one row is not covered."""
     builder = popart.Builder()
     arrays = {
         "offsets": np.array([0, 3, 4, 6], np.uint32),
@@ -74,8 +74,8 @@ def test_packed_sequences_train() -> None:
     np.testing.assert_array_equal(anchors[slope], expected)
 
 
-def test_decoder_finds_the_likeliest_labels() -> None:
-    """Of all ways through three steps of three labels, of which 0 is the blank."""
+def test_ctc_decoder_finds_the_likeliest_labels() -> None:
+    """Compares with a sum over all paths through three steps of three labels; 0 is the blank."""
     chances = np.random.default_rng(3).dirichlet(np.ones(3), (3, 2)).astype(np.float32)
     ends = np.array([3, 2], np.uint32)
     builder = popart.Builder()
@@ -109,7 +109,7 @@ def test_decoder_finds_the_likeliest_labels() -> None:
         row("f32[5, 2, 4] u32[2]", outputs=3, beam_width=2, top_paths=3),
     ],
 )
-def test_a_decoder_that_is_broken_is_refused(broken: Broken) -> None:
+def test_an_invalid_decoder_is_refused(broken: Broken) -> None:
     with pytest.raises(TypeMismatchError, match="CtcBeamSearchDecoder"):
         popgraph.compile(model_of("ai.graphcore.CtcBeamSearchDecoder", broken))
 
@@ -118,9 +118,7 @@ def test_a_decoder_that_is_broken_is_refused(broken: Broken) -> None:
     ("auto_pad", "expected"),
     [("NOTSET", [[1, 4], [5, 15]]), ("SAME_UPPER", [[15, 10], [11, 4]])],
 )
-def test_the_odd_padding_of_a_transposed_convolution(
-    auto_pad: str, expected: list[list[int]]
-) -> None:
+def test_odd_padding_of_conv_transpose(auto_pad: str, expected: list[list[int]]) -> None:
     builder = popart.Builder()
     image = np.array([[[[1, 2], [3, 4]]]], np.float32)
     kernel = np.array([[[[1, 2], [2, 1]]]], np.float32)
@@ -132,7 +130,7 @@ def test_the_odd_padding_of_a_transposed_convolution(
     np.testing.assert_array_equal(found[0, 0], expected)
 
 
-def test_a_whole_output_shape_of_a_transposed_convolution_is_what_its_pads_make() -> None:
+def test_output_shape_of_conv_transpose_includes_pads() -> None:
     builder = popart.Builder()
     ids = [builder.addInputTensor("FLOAT", [1, 1, *size]) for size in ([3, 3], [2, 2])]
     y = builder.aiOnnx.convtranspose(ids, output_shape=[1, 1, 4, 4])
@@ -152,7 +150,7 @@ def test_the_nearest_elements_of_the_first_resize() -> None:
 
 
 def test_the_first_resize_interpolates_between_centers_of_pixels() -> None:
-    """Between corners, as `onnx.reference` has it, the values are 0, 2, 4 and 4."""
+    """`onnx.reference` aligns corners instead: 0, 2, 4 and 4."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1, 1, 2])
     scales = builder.aiOnnx.constant(np.array([1, 1, 2], np.float32))
@@ -174,7 +172,7 @@ def test_the_first_resize_interpolates_between_centers_of_pixels() -> None:
         ),
     ],
 )
-def test_recurrences_that_onnx_refuses_too(name: str, value: object, said: str) -> None:
+def test_recurrences_that_onnx_refuses(name: str, value: object, said: str) -> None:
     builder = popart.Builder()
     outputs = builder.aiOnnx.rnn([builder.addInputTensor("FLOAT", [1, 1, 1]) for _ in range(3)], 1)
     builder.addNodeAttribute(name, value, set(outputs))
@@ -184,7 +182,7 @@ def test_recurrences_that_onnx_refuses_too(name: str, value: object, said: str) 
     assert caught.value.args[0].endswith(said) and "ai.onnx.RNN:7" in caught.value.args[0]
 
 
-def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str]) -> None:
+def test_tensors_are_printed_after_every_batch(capfd: pytest.CaptureFixture[str]) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [3])
     w = builder.addInitializedInputTensor(np.array([1, 2, 3], np.float32), "w")
@@ -243,7 +241,7 @@ def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str
 def test_tensors_are_printed_in_the_format_of_the_node(
     value: Array, settings: dict[str, int], said: str | None
 ) -> None:
-    """The format is that of PrintTensorFmt: `digits` counts all digits, 0 switches a rule off."""
+    """PrintTensorFmt: `digits` counts all digits, 0 switches a rule off."""
     whole = f"[{' '.join(f'{one:4}' for one in range(1200))}]"
     assert Printed("x", "t", settings).text(value) == f"t: {said or whole}"
 

@@ -1,4 +1,4 @@
-"""The state of what a session draws from can be kept, and gone on from."""
+"""Tests that the state of a session's random generator can be saved and restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drawing(
     return session, step
 
 
-def test_a_session_goes_on_where_its_state_was_read() -> None:
+def test_a_restored_state_continues_the_sequence() -> None:
     session, step = drawing()
     session.prepareDevice()
     session.setRandomSeed(2**64 - 7)
@@ -69,7 +69,7 @@ def test_a_session_of_synthetic_data_has_no_state() -> None:
     assert session.getRNGState() == []
 
 
-def test_the_state_is_refused_in_the_words_of_popart() -> None:
+def test_an_invalid_state_has_popart_s_message() -> None:
     session, _ = drawing(kept=False)
     words = "the RNG state, but the session option enableLoadAndOffloadRNGState must be set"
     with pytest.raises(popart.popart_runtime_error, match=f"Trying to get {words}"):
@@ -86,7 +86,7 @@ def test_the_state_is_refused_in_the_words_of_popart() -> None:
 
 @pytest.mark.parametrize("draws", [True, False])
 def test_a_state_has_the_size_that_it_has_on_the_device(draws: bool) -> None:
-    """Two states of four words for each of six workers of each tile; any words come back."""
+    """Two states of four words per worker, six workers per tile; any words are read back."""
     session, step = drawing(draws=draws)
     session.setDevice(popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4}))
     session.prepareDevice()

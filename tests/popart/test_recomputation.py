@@ -1,4 +1,4 @@
-"""Recomputation: options and notes of users make a step's memory smaller, and change no number."""
+"""Tests that recomputation saves memory of a step, and changes no result."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AGAIN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", AGAIN)
-def test_what_is_computed_again_need_not_be_kept(name: str, plain: tuple[int, list[Array]]) -> None:
+def test_recomputed_values_need_no_memory(name: str, plain: tuple[int, list[Array]]) -> None:
     arena, weights = trained(**AGAIN[name])
     assert plain[0] >= LAYERS * ROWS * SIZE * 4
     assert arena < 0.75 * plain[0]
@@ -73,5 +73,5 @@ def test_what_is_computed_again_need_not_be_kept(name: str, plain: tuple[int, li
         np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
 
 
-def test_nodes_that_are_kept_are_kept(plain: tuple[int, list[Array]]) -> None:
+def test_checkpointed_nodes_are_kept(plain: tuple[int, list[Array]]) -> None:
     assert trained(popart.RecomputeType.Checkpoint)[0] == plain[0]

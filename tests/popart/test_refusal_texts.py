@@ -1,4 +1,4 @@
-"""What sessions and builders refuse, in PopART's words and in the order in which it looks."""
+"""Tests PopART's error messages of sessions and builders, and the order of its checks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def told_of(id: str) -> popart.InferenceSession:
 
 
 def unprepared(call: str) -> object:
-    """What a report says where `prepareDevice` compiled nothing."""
+    """The error of a report after a `prepareDevice` that compiled nothing."""
     session = infer(relu(), "y", compileEngine=False)
     session.prepareDevice()
     return getattr(session, call)()
@@ -82,7 +82,7 @@ def constant(sparse: bool) -> str:
 
 
 def replaced() -> None:
-    """Values are compared before anything asks for the device."""
+    """The values of optimizers are checked before the device."""
     builder = popart.Builder()
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
     loss = builder.aiGraphcore.l1loss([w], 0.1)
@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[str, Callable[[], object]]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_refusal_is_in_popart_s_words(
+def test_refusals_have_popart_s_messages(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -197,7 +197,7 @@ def test_a_refusal_is_in_popart_s_words(
     assert caught.value.args[0] == text
 
 
-def test_what_needs_no_compiled_program_is_answered_without_one() -> None:
+def test_queries_that_require_no_compiled_program() -> None:
     session = infer(relu(), "y", compileEngine=False)
     assert session.getInfo("y") == popart.TensorInfo("FLOAT", [2])
     session.prepareDevice()

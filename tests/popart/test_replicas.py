@@ -1,4 +1,4 @@
-"""Micro-batches and replicas: how steps are shaped, and that they mean one large batch."""
+"""Tests micro-batches and replicas: shapes of a step, and equality with one large batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIMIZERS: dict[str, Any] = {
 
 
 def linear(rows: int, settings: Any = None, reduction: Any = None) -> tuple[Any, str, str]:
-    """tanh(x @ w), its name, and that of the L1 norm of it."""
+    """A model of tanh(x @ w), the name of the result, and the name of its L1 loss."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [rows, 3], settings or popart.InputSettings(), "x")
     first = np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2)
@@ -102,8 +102,8 @@ def test_micro_batches_and_replicas_train_as_one_large_batch(
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_a_running_mean_is_kept_of_gradients_so_far(running: bool) -> None:
-    """It matters where a mean is clipped, and to who looks at what is accumulated."""
+def test_accumulators_of_a_running_mean(running: bool) -> None:
+    """The strategy of a mean matters for clipping, and for anchored accumulators."""
     builder, _, loss = linear(1)
     made = options(accumulation=3, mean=True)
     if running:
@@ -143,13 +143,13 @@ SEPARATE: dict[str, Any] = {"accumulatorAndMomentum": popart.SGDAccumulatorAndMo
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize(("accumulation", "replicas"), [(1, 1), (1, 2), (3, 1), (3, 2)])
 @pytest.mark.parametrize("kind", ["SGD0", "SGD1", "SGD2"])
-def test_sgd_clips_what_enters_the_weight_as_popart_does(
+def test_sgd_clips_weight_updates_as_popart_does(
     kind: str, accumulation: int, replicas: int, mean: bool
 ) -> None:
     """
-    The sum of gradients, which the learning rate divides, or the velocity, which stays what it is.
+    PopART clips the summed gradient (SGD0) or the velocity (SGD1, SGD2), but keeps the velocity.
 
-    PopART adds up the velocities of replicas that accumulate.
+    PopART sums the velocities of replicas that accumulate.
     """
     rate, momentum, scale, limit = 0.1, 0.0 if kind == "SGD0" else 0.5, 4.0, 0.2
     builder, _, loss = linear(1)
@@ -173,7 +173,7 @@ def test_sgd_clips_what_enters_the_weight_as_popart_does(
     for data in np.random.default_rng(2).normal(size=(3, accumulation, replicas, 1, 3)):
         anchors = session.initAnchorArrays()
         session.run(popart.PyStepIO({"x": data.astype(np.float32)}, anchors))
-        gradient = anchors[GRADIENT].reshape(-1, 3, 2).sum(0)  # at the loss scale
+        gradient = anchors[GRADIENT].reshape(-1, 3, 2).sum(0)  # with the loss scale
         divisor = scale * (accumulation * replicas if mean else 1)
         velocity = momentum * velocity + gradient / divisor
         shown = gradient if kind == "SGD0" else velocity * (replicas if summed else 1)
@@ -184,8 +184,8 @@ def test_sgd_clips_what_enters_the_weight_as_popart_does(
     np.testing.assert_allclose(session.weights()["w"], w, 1e-4, 1e-5)
 
 
-def test_anchors_of_states_show_what_micro_batches_have_added_up() -> None:
-    """A velocity takes gradients in one by one; its own update comes after the last."""
+def test_anchored_states_show_accumulated_gradients() -> None:
+    """A velocity accumulates each gradient; its own update follows the last micro-batch."""
     builder, _, loss = linear(1)
     session = popart.TrainingSession(
         builder.getModelProto(),
@@ -245,10 +245,10 @@ GRADIENT, ACCUMULATED, VELOCITY = (
 @pytest.mark.parametrize("talks", [False, True])
 @pytest.mark.parametrize("kind", ["sum", "mean", "running mean"])
 @pytest.mark.parametrize("factor", [2, 4])
-def test_each_replica_adds_up_gradients_of_its_own(
+def test_each_replica_accumulates_its_own_gradients(
     factor: int, kind: str, talks: bool, backend: str
 ) -> None:
-    """What they tell each other they tell when a batch is complete, as PopART's replicas do."""
+    """Replicas all-reduce their gradients once a batch is complete, as PopART's do."""
     made = options(factor, 2, mean=kind != "sum")
     if kind == "running mean":
         strategy = popart.MeanReductionStrategy.Running
@@ -268,8 +268,8 @@ def test_each_replica_adds_up_gradients_of_its_own(
 
 @pytest.mark.parametrize("talks", [False, True])
 @pytest.mark.parametrize("mean", [False, True])
-def test_a_velocity_that_accumulates_is_one_of_each_replica(mean: bool, talks: bool) -> None:
-    """Of which the update takes the mean: each adds as many times its gradients."""
+def test_accumulating_velocities_are_per_replica(mean: bool, talks: bool) -> None:
+    """The update averages the velocities, so each replica scales its gradients by their number."""
     optimizer = popart.SGD(PLAIN | {"defaultMomentum": (0.5, True)})
     made = options(2, 2, mean=mean)
     every = {GRADIENT: ("All",), VELOCITY: ("All",)}
@@ -288,7 +288,7 @@ def test_a_velocity_that_accumulates_is_one_of_each_replica(mean: bool, talks: b
 def test_anchored_weights_and_states_change_after_the_last_micro_batch(
     name: str, backend: str, replicas: int, talks: bool
 ) -> None:
-    """All micro-batches of a batch show them as the batch before has left them; `Final` after."""
+    """All micro-batches show the values after the previous batch; `Final` shows the new ones."""
     made = options(3, replicas)
     builder, y, loss = linear(1)
     if talks:
@@ -334,8 +334,8 @@ def test_anchored_weights_and_states_change_after_the_last_micro_batch(
         assert all(np.any(after[id] != before[id]) for id in states)
 
 
-def test_replicas_in_turn_leave_the_same_states() -> None:
-    """Also the one that had its turn before the update."""
+def test_anchored_states_are_equal_on_all_replicas() -> None:
+    """Replicas that run before the update show the updated states, too."""
     ids = ("UpdatedVar___w", "Accl1___w", "w")
     for accumulation in (1, 2):
         made = options(accumulation, 2)
@@ -345,10 +345,10 @@ def test_replicas_in_turn_leave_the_same_states() -> None:
             np.testing.assert_array_equal(first, second)
 
 
-def test_accumulators_that_are_not_there_are_no_anchors() -> None:
+def test_absent_accumulators_cannot_be_anchored() -> None:
     wanted = {ACCUMULATED: ("All",)}
     with pytest.raises(popart.popart_exception, match="Anchor tensor `Accum___w' not in Ir"):
-        anchored(popart.SGD(PLAIN), options(1, 2), wanted)  # gradients are added up at once
+        anchored(popart.SGD(PLAIN), options(1, 2), wanted)  # gradients are not accumulated
     with pytest.raises(popart.popart_exception, match="Anchor tensor `Accum___w' not in Ir"):
         anchored(popart.SGD({"defaultMomentum": (0.9, True)}), options(2, 1), wanted)
 
@@ -361,7 +361,7 @@ def test_kernels_accumulate_as_the_reference_does() -> None:
 
 
 def doubled(returned: Any, batches: int, options: Any, data: Array, settings: Any = None) -> Array:
-    """What an anchor of 2x gives; a session that trains, so that micro-batches exist."""
+    """The anchor of 2x in a training session, since only training has micro-batches."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], settings or popart.InputSettings(), "x")
     w = builder.addInitializedInputTensor(np.array([2.0, 2.0], np.float32), "w")
@@ -409,7 +409,7 @@ def test_replicas_share_an_input_that_is_broadcast() -> None:
     np.testing.assert_array_equal(found, 2 * data[:, None].repeat(2, axis=1))
 
 
-def test_a_model_keeps_what_it_says_of_replicas() -> None:
+def test_a_model_keeps_replica_settings() -> None:
     builder, y, _ = linear(2, popart.InputSettings(popart.ReplicatedStreamMode.Broadcast))
     read = popart.Builder(builder.getModelProto())
     session = popart.InferenceSession(
@@ -449,8 +449,8 @@ def normalized(replicas: int, batches: Array) -> dict[str, Array]:
     return dict(session.weights())
 
 
-def test_each_replica_has_running_statistics_of_its_own() -> None:
-    """The first one's come back; they do not know of what the other saw."""
+def test_running_statistics_are_per_replica() -> None:
+    """The host reads those of the first replica, which are independent of the second."""
     data = np.random.default_rng(2).normal(size=(3, 2, 4, 2, 1)).astype(np.float32)
     data[:, 1] += 10
     alone, both = normalized(1, data[:, 0]), normalized(2, data)
@@ -503,8 +503,8 @@ def test_a_buffer_of_the_wrong_size_says_how_steps_are_shaped() -> None:
     assert "replication  factor = 2\n   accumulation factor = 2\n   batches per step    = 2" in text
 
 
-def test_replicas_draw_numbers_of_their_own() -> None:
-    """A model without weights needs none sent, whatever accumulates its gradients."""
+def test_replicas_draw_different_numbers() -> None:
+    """Replicas of a model without weights draw different numbers."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [50], "x")
     y = builder.aiOnnx.dropout([x], 1, 0.5)[0]

@@ -18,7 +18,7 @@ TILES = 4
 def prepared(
     device: popart.DeviceInfo | None = None, userOptions: popart.SessionOptions | None = None
 ) -> tuple[popart.TrainingSession, str]:
-    """A session that trains two layers with a weight of 8 times 5 numbers."""
+    """A session that trains a layer with a weight of shape [8, 5]."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4, 8], "x")
     w = builder.addInitializedInputTensor(np.ones((8, 5), np.float32), "w")
@@ -66,7 +66,7 @@ def test_the_graph_report_counts_the_calls_of_kernels(graph: dict[str, Any]) -> 
     assert max(sets["flops"]) >= 2 * 4 * 8 * 5
 
 
-def test_the_graph_report_tells_all_memory(graph: dict[str, Any]) -> None:
+def test_the_graph_report_lists_all_memory(graph: dict[str, Any]) -> None:
     memory = graph["memory"]
     categories = memory["byCategory"]
     assert categories["input"] == 4 * 8 * 4
@@ -102,7 +102,7 @@ def test_the_graph_report_has_the_steps_of_the_model(graph: dict[str, Any]) -> N
     assert {"MatMul:0", "Softmax:0"} <= {step["source"] for step in model["steps"]}
 
 
-def test_the_execution_report_tells_the_steps_since_the_last() -> None:
+def test_the_execution_report_covers_steps_since_the_last_report() -> None:
     session, x = prepared()
     assert json.loads(session.getExecutionReport())["computeSets"] == []
     for name in ("first", "second"):
@@ -131,14 +131,14 @@ def test_the_summary_and_the_whole_report() -> None:
     whole = json.loads(session.getReport())
     assert whole["execution"]["steps"] == 1
     text = session.getSummaryReport(resetProfile=False)
-    told = ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches")
-    for words in (*told, "Model of 1 ipu2 with 4 tiles of 624 KiB", "cycles", "tile "):
+    expected = ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches")
+    for words in (*expected, "Model of 1 ipu2 with 4 tiles of 624 KiB", "cycles", "tile "):
         assert words in text
     assert "Execution: 1 steps" in session.getSummaryReport()
     assert "Execution: 0 steps" in session.getSummaryReport()
 
 
-def test_report_options_say_what_a_summary_shows() -> None:
+def test_report_options_select_parts_of_the_summary() -> None:
     options = popart.SessionOptions()
     options.reportOptions = {"showVarStorage": "true", "showExecutionSteps": "true"}
     session, x = prepared(userOptions=options)
@@ -152,7 +152,7 @@ def test_report_options_say_what_a_summary_shows() -> None:
     assert "Softmax:0" not in text
 
 
-def test_branches_and_loops_are_told_with_what_they_run() -> None:
+def test_reports_show_bodies_of_branches_and_loops() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [3], "x")
     body = builder.createSubgraphBuilder()
@@ -177,15 +177,15 @@ def test_branches_and_loops_are_told_with_what_they_run() -> None:
     assert measured["bodies"][0]["count"] == 4
 
 
-def test_a_processor_makes_no_profile() -> None:
+def test_a_cpu_has_no_profile() -> None:
     session, _ = prepared(popart.DeviceManager().createCpuDevice())
     for report in (session.getGraphReport, session.getExecutionReport, session.getReport):
         with pytest.raises(popart.poplar_exception, match="Profiling is disabled for current"):
             report()
 
 
-def test_summaries_tell_where_an_ipu_would_have_what_is_in_memory_here() -> None:
-    """Locations, and shards over replicas, change no number: the whole step is in one memory."""
+def test_summaries_show_tensor_locations() -> None:
+    """Tensor locations and replica sharding change the summary, but no result."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4, 8], "x")
     names = {"w": np.ones((8, 5), np.float32), "b": np.ones(5, np.float32)}

@@ -18,7 +18,7 @@ START = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
 def linear() -> tuple[popart.Builder, str, str, str]:
-    """x, the output, the loss; the weight is "w"."""
+    """A model x @ w with the names of x, the output and the loss."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1, 3])
     w = builder.addInitializedInputTensor(START, "w")
@@ -80,7 +80,7 @@ def test_training_moves_the_weights() -> None:
     np.testing.assert_array_equal(weight(session), START)
 
 
-def test_reading_does_not_fetch() -> None:
+def test_read_weights_does_not_fetch() -> None:
     session, step = training()
     session.prepareDevice()
     session.weightsFromHost()
@@ -207,10 +207,10 @@ SEPARATE = popart.SGD(
         (popart.Adam({}), "", {"Accl1___w", "Accl2___w", "Step___w"}),
     ],
 )
-def test_the_states_that_popart_has_are_saved_unless_they_are_not_streamed(
+def test_streamed_states_are_saved(
     optimizer: popart.Optimizer, off: str, states: set[str], tmp_path: Path
 ) -> None:
-    """Accumulators are not: they are zero between steps."""
+    """Accumulators are not saved, since they are zero between steps."""
     options = popart.SessionOptions()
     options.enableGradientAccumulation, options.accumulationFactor = True, 2
     if off in ("both", "disableGradAccumulationTensorStreams"):
@@ -244,10 +244,10 @@ STATES: dict[str, tuple[Any, list[str]]] = {
 @pytest.mark.parametrize(("accumulation", "replicas"), [(1, 1), (2, 2)])
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("name", STATES)
-def test_saved_weights_are_in_the_order_and_the_fields_of_the_model(
+def test_saved_weights_keep_order_and_fields_of_the_model(
     name: str, raw: bool, accumulation: int, replicas: int, tmp_path: Path
 ) -> None:
-    """Programs index them. States follow, sorted by name, in typed fields."""
+    """Weights keep the order of the model; states follow, sorted by name, in typed fields."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1, 2], "x")
     given = {"z": np.float32, "whole": np.int32, "half": np.float16, "b": np.float32}
@@ -336,7 +336,7 @@ def test_a_saved_state_is_the_first_state_of_a_new_session(tmp_path: Path) -> No
     np.testing.assert_array_equal(weight(resumed), START - 2.5)
 
 
-def test_weights_that_do_not_fit() -> None:
+def test_mismatched_weights() -> None:
     session, _ = training()
     builder = popart.Builder()
     y = builder.aiOnnx.relu([builder.addInitializedInputTensor(np.zeros(2, np.float32), "w")])
@@ -353,7 +353,7 @@ def test_weights_that_do_not_fit() -> None:
     session.resetHostWeights(proto, ignoreWeightsInModelWithoutCorrespondingHostWeight=True)
 
 
-def test_models_that_are_none() -> None:
+def test_sources_that_are_not_models() -> None:
     flow = popart.DataFlow(1, ["x"])
     for source in ("no such file", b"no model"):
         text = message(lambda source=source: popart.InferenceSession(source, flow))  # type: ignore[misc]
@@ -364,7 +364,7 @@ def test_models_that_are_none() -> None:
         )
 
 
-def test_open_shapes_are_told_by_input_shape_info(device: popart.DeviceInfo) -> None:
+def test_open_shapes_require_input_shape_info(device: popart.DeviceInfo) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", ["fubar", 2]))
     y = builder.aiOnnx.reducesum([x], axes=[0])
@@ -388,7 +388,7 @@ def test_open_shapes_are_told_by_input_shape_info(device: popart.DeviceInfo) -> 
     np.testing.assert_array_equal(anchors[y], [[6, 9]])
 
 
-def test_losses_that_do_not_fit() -> None:
+def test_mismatched_losses() -> None:
     builder = popart.Builder()
     probabilities = builder.addInitializedInputTensor(np.ones((2, 4, 3), np.float32))
     labels = builder.addInputTensor("INT32", [2, 4])
@@ -418,7 +418,7 @@ def test_losses_that_do_not_fit() -> None:
     )
 
 
-def test_what_is_known_of_tensors() -> None:
+def test_tensor_infos_of_a_session() -> None:
     session, _ = training()
     assert session.getInfo("w") == popart.TensorInfo("FLOAT", [3, 2])
     assert {"input", "w", "MatMul:0", "L1:0"} <= set(session.getTensorIds())
@@ -481,7 +481,7 @@ def test_options_that_would_change_results_are_refused() -> None:
     )
 
 
-def test_options_are_all_there_and_no_others() -> None:
+def test_all_options_of_popart_exist() -> None:
     options = popart.SessionOptions()
     assert (options.cachePath, options.outlineThreshold) == ("session_cache", 1.0)
     assert options.virtualGraphMode is popart.VirtualGraphMode.Off
@@ -497,7 +497,7 @@ def test_options_are_all_there_and_no_others() -> None:
     assert message(session.prepareDevice, popart.poplar_exception) == "Unrecognised option 'a'"
 
 
-def test_notes_of_places_and_groups() -> None:
+def test_annotations_of_locations_and_groups() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     location = popart.TensorLocation(popart.TensorStorage.OffChip)
@@ -550,7 +550,7 @@ def test_patterns() -> None:
 
 
 def unary(operator: str, weight: bool, patterns: list[str]) -> popart.TrainingSession:
-    """Trains the sum of an input and a weight; the operator comes after, or stands beside it."""
+    """Trains x + w plus an operator of that sum (`weight`) or of x alone."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     w = builder.addInitializedInputTensor(np.ones(2, np.float32))
@@ -638,7 +638,7 @@ def test_softmax_patterns_do_not_change_results() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
-def test_programs_are_only_compiled_for_a_device_that_is_not_there() -> None:
+def test_offline_devices_only_compile() -> None:
     builder = popart.Builder()
     y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2], "x")])
     device = popart.DeviceManager().createOfflineIPUDevice({})
@@ -701,7 +701,7 @@ def test_a_step_attaches_the_device_again() -> None:
     assert device.isAttached
 
 
-def test_the_seed_decides_on_random_numbers(device: popart.DeviceInfo) -> None:
+def test_random_numbers_follow_the_seed(device: popart.DeviceInfo) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [64])
     w = builder.addInitializedInputTensor(np.ones(64, np.float32))
@@ -737,7 +737,7 @@ def test_a_seed_needs_a_compiled_program() -> None:
 
 
 @pytest.mark.parametrize("way", ["AvailableDevice", "DeviceById"])
-def test_a_program_may_put_try_acquire_in_the_place_of_acquire(
+def test_a_program_may_replace_acquire_by_try_acquire(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = getattr(popart.DeviceManager, f"tryAcquire{way}")
@@ -747,7 +747,7 @@ def test_a_program_may_put_try_acquire_in_the_place_of_acquire(
 
 
 def normals(device: popart.DeviceInfo) -> tuple[popart.InferenceSession, Callable[[], Array]]:
-    """A session, and a function that runs one step of it: so many normal numbers."""
+    """A session that draws 2048 normal numbers, and a function that runs one step of it."""
     builder = popart.Builder()
     y = builder.aiOnnx.randomnormal([2048])
     builder.addOutputTensor(y)
@@ -763,7 +763,7 @@ def normals(device: popart.DeviceInfo) -> tuple[popart.InferenceSession, Callabl
 
 
 def test_steps_are_not_seeds(device: popart.DeviceInfo) -> None:
-    """Seed 1 at step 0 has nothing to do with seed 0 at step 1; both are unlike any other."""
+    """All pairs of seed and step draw different numbers, e.g. seed 1, step 0 and seed 0, step 1."""
     session, step = normals(device)
     drawn = []
     for seed in (0, 1, 2, 2**64 - 1):
@@ -776,7 +776,7 @@ def test_steps_are_not_seeds(device: popart.DeviceInfo) -> None:
         assert abs(numbers.mean()) < 7 / 2048**0.5 and abs(numbers.std() - 1) < 5 / 2048**0.5
 
 
-def test_a_seed_that_was_read_continues_where_that_was(device: popart.DeviceInfo) -> None:
+def test_a_restored_seed_continues_the_sequence(device: popart.DeviceInfo) -> None:
     session, step = normals(device)
     session.setRandomSeed(2**64 - 2)
     step()
@@ -794,7 +794,7 @@ def test_a_seed_that_was_read_continues_where_that_was(device: popart.DeviceInfo
 
 
 def test_both_backends_draw_the_same_bits() -> None:
-    """Even numbers and masks, forwards and backwards; those of a normal distribution round."""
+    """Uniform numbers and masks are equal to the bit; normal ones up to rounding."""
     found = []
     for backend in ("reference", "c"):
         builder = popart.Builder()
@@ -815,12 +815,12 @@ def test_both_backends_draw_the_same_bits() -> None:
         found.append(anchors)
     reference, compiled = found
     assert reference[noise].tobytes() == compiled[noise].tobytes()
-    for name in (dropped, names[-1]):  # what was dropped has no gradient either
+    for name in (dropped, names[-1]):  # Dropped elements have zero gradients.
         np.testing.assert_array_equal(reference[name] != 0, reference[dropped] != 0)
         np.testing.assert_array_equal(compiled[name] != 0, reference[dropped] != 0)
 
 
-def test_errors_of_every_room_are_popart_exceptions() -> None:
+def test_errors_of_all_stages_are_popart_exceptions() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
     y = builder.customOp("Nonsense", 1, "com.example", [x], {}, 1)[0]
@@ -832,7 +832,7 @@ def test_errors_of_every_room_are_popart_exceptions() -> None:
 
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
 @pytest.mark.parametrize("training", [False, True])
-def test_places_come_back_in_32_bits(op: str, training: bool) -> None:
+def test_argmax_and_argmin_return_int32(op: str, training: bool) -> None:
     builder = popart.Builder()
     x = builder.addInitializedInputTensor(np.array([[3, 1, 2], [0, 5, 4]], np.float32), "x")
     found = getattr(builder.aiOnnx, op)([x], axis=1, keepdims=0)

@@ -1,4 +1,4 @@
-"""Tests what PopART refuses of options and patterns that do not go together."""
+"""Tests PopART's errors for incompatible options and patterns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def session(**options: object) -> popart.InferenceSession:
     return popart.InferenceSession(builder.getModelProto(), flow, userOptions=given)
 
 
-def test_options_that_do_not_go_together() -> None:
+def test_incompatible_options() -> None:
     with pytest.raises(popart_exception, match="not supported with implicit recomputation"):
         session(aliasZeroCopy=True)
     session(aliasZeroCopy=True, explicitRecomputation=True)
@@ -74,7 +74,7 @@ PLACED = {"virtualGraphMode": popart.VirtualGraphMode.Manual}
         ),
     ],
 )
-def test_options_that_do_not_fit_a_device(given: dict[str, Any], words: str) -> None:
+def test_options_that_the_device_refuses(given: dict[str, Any], words: str) -> None:
     builder, output = network()
     builder.virtualGraph(output, 0)
     options = popart.SessionOptions()
@@ -96,7 +96,7 @@ def test_options_that_do_not_fit_a_device(given: dict[str, Any], words: str) -> 
         (popart.ExchangeStrategy.OverlapLoops, "require SessionOptions::useHostCopyOps"),
     ],
 )
-def test_anchors_that_no_session_overlaps(strategy: popart.ExchangeStrategy, words: str) -> None:
+def test_anchors_that_cannot_overlap(strategy: popart.ExchangeStrategy, words: str) -> None:
     builder, output = network()
     returned = popart.AnchorReturnType("All", popart.TileSet.Compute, strategy)
     flow = popart.DataFlow(1, {output: returned})
@@ -124,7 +124,7 @@ def test_a_node_without_its_pattern_cannot_be_compiled() -> None:
 def scaled(
     elements: str = "FLOAT16", constant: bool = False, **given: object
 ) -> popart.TrainingSession:
-    """A session whose loss scale is to follow the gradients."""
+    """A session with automatic loss scaling."""
     builder = popart.Builder()
     x = builder.addInputTensor(elements, [2, 2])
     w = builder.addInitializedInputTensor(
@@ -189,7 +189,7 @@ LOOPS = {"enableExplicitMainLoops": True, "useHostCopyOps": True}
         (PIPELINE, "is not supported without gradient accumulation"),
     ],
 )
-def test_programs_that_only_infer_in_pipelines(given: dict[str, Any], words: str) -> None:
+def test_invalid_forward_only_programs(given: dict[str, Any], words: str) -> None:
     with pytest.raises(popart_exception, match=f"^Implicit .* forward-only program {words}"):
         session(createImplicitPipeliningFwdOnlyProgram=True, **given)
 
@@ -208,7 +208,7 @@ def test_a_pipeline_that_clips_gradients_cannot_do_so_in_order() -> None:
         popart.TrainingSession(builder.getModelProto(), flow, loss, rule, userOptions=options)
 
 
-def test_inputs_that_no_session_overlaps() -> None:
+def test_inputs_that_cannot_overlap() -> None:
     for strategy, words in (("OverlapStep", "not yet supported"), ("OverlapLoops", "require")):
         builder = popart.Builder()
         chosen = popart.ExchangeStrategy[strategy]
@@ -239,14 +239,14 @@ def test_explicit_loops_return_no_nth_anchor() -> None:
         ),
     ],
 )
-def test_depths_that_no_buffer_has(given: dict[str, Any], words: str) -> None:
+def test_invalid_buffering_depths(given: dict[str, Any], words: str) -> None:
     made = session(**given)
     with pytest.raises(popart_exception, match=words):
         made.prepareDevice()
     session(bufferingDepthMap={"input": 2}).prepareDevice()
 
 
-def test_phases_that_are_too_few_or_too_large(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_numbers_of_phases(caplog: pytest.LogCaptureFixture) -> None:
     phases = popart.ExecutionPhaseSettings()
     phases.phases = 1
     mode = popart.VirtualGraphMode.ExecutionPhases
@@ -262,7 +262,7 @@ def test_phases_that_are_too_few_or_too_large(caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_phase_is_on_the_ipu_of_its_number() -> None:
-    """Two stages take turns; what reads a later phase is in it itself."""
+    """Two stages alternate; a node that reads a later phase is moved to that phase."""
     options = popart.SessionOptions()
     options.executionPhaseSettings.phases = 4
     options.virtualGraphMode = popart.VirtualGraphMode.ExecutionPhases
@@ -319,7 +319,7 @@ CLIP = popart.ClipNormSettings
         ([CLIP.clipWeights(["no"], 1.0)], r"No Ir::Tensor with TensorId 'no' in Tensors"),
     ],
 )
-def test_clipping_of_what_has_no_update(groups: list[Any], words: str) -> None:
+def test_clipping_of_weights_without_update(groups: list[Any], words: str) -> None:
     builder = Builder()
     value = builder.addInputTensor("FLOAT", [2])
     for name in ("w", "v"):
@@ -335,7 +335,7 @@ def test_clipping_of_what_has_no_update(groups: list[Any], words: str) -> None:
         )
 
 
-def test_inputs_have_names_of_their_own() -> None:
+def test_inputs_have_unique_names() -> None:
     builder = Builder()
     y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2], "x")])
     builder.addOutputTensor(y)
@@ -346,7 +346,7 @@ def test_inputs_have_names_of_their_own() -> None:
         popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, [y]))
 
 
-def test_hardware_is_not_acquired_for_nothing() -> None:
+def test_hardware_is_not_acquired_with_connection_type_never() -> None:
     never = popart.DeviceConnectionType.Never
     manager = popart.DeviceManager()
     for acquire in (manager.acquireAvailableDevice, manager.tryAcquireAvailableDevice):

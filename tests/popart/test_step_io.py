@@ -29,7 +29,7 @@ def message(session: popart.InferenceSession, stepio: popart.StepIO) -> str:
     return str(caught.value.args[0])
 
 
-def test_an_array_is_a_ring_that_remembers_its_place() -> None:
+def test_an_array_is_a_ring_buffer() -> None:
     session, x, y = doubling()
     anchors = session.initAnchorArrays()
     data = np.arange(9, dtype=np.float32).reshape(3, 3)
@@ -80,7 +80,7 @@ def test_a_weight_among_the_inputs_is_not_read() -> None:
     np.testing.assert_array_equal(anchors[y], [1, 2])
 
 
-def test_names_that_do_not_fit() -> None:
+def test_unknown_and_missing_names() -> None:
     session, x, y = doubling()
     anchors = session.initAnchorArrays()
     six = np.zeros(6, np.float32)
@@ -95,7 +95,7 @@ def test_names_that_do_not_fit() -> None:
     assert message(session, PyStepIO({}, anchors)) == f"No tensor {x} provided in PyStepIO's inputs"
 
 
-def test_types_are_not_converted_unheard() -> None:
+def test_types_are_not_converted_silently() -> None:
     session, x, _ = doubling()
     anchors = session.initAnchorArrays()
     assert message(session, PyStepIO({x: np.zeros(6)}, anchors)) == (
@@ -104,7 +104,7 @@ def test_types_are_not_converted_unheard() -> None:
     )
 
 
-def test_whole_numbers_of_both_widths() -> None:
+def test_integers_of_both_widths() -> None:
     session, x, y = doubling(dtype="INT32")
     anchors = session.initAnchorArrays()
     session.run(PyStepIO({x: np.arange(6)}, anchors))
@@ -141,7 +141,7 @@ def test_callbacks_are_called_once_per_batch() -> None:
     assert [array[0] for array in anchors] == [2, 8, 14]
 
 
-def test_a_callback_that_has_nothing_ahead_of_time_is_asked_again() -> None:
+def test_a_callback_without_prefetched_data_is_called_again() -> None:
     session, x, y = doubling(batches=2)
     calls: list[object] = []
     held = np.zeros(3, np.float32)
@@ -155,7 +155,7 @@ def test_a_callback_that_has_nothing_ahead_of_time_is_asked_again() -> None:
     assert held.tolist() == [2, 2, 2]
 
 
-def test_a_callback_may_give_where_an_anchor_begins() -> None:
+def test_a_callback_may_return_the_first_element_of_an_anchor() -> None:
     session, *_ = doubling(batches=2)
     held, starts = np.zeros((2, 3), np.float32), iter([0, 1])
 
@@ -186,7 +186,7 @@ def step(inputs: dict[str, Any], outputs: dict[str, Any], dtype: str = "FLOAT") 
     session.run(PyStepIO({x: inputs["x"]}, {y: outputs["y"]}))
 
 
-def test_a_wider_buffer_takes_what_a_narrower_anchor_holds() -> None:
+def test_a_wider_buffer_takes_a_narrower_anchor() -> None:
     wide = np.zeros(6)
     step({"x": np.float32([0.1, 1, 2, 3, 4, 5])}, {"y": wide})
     assert wide.tolist() == [float(np.float32(0.1)) * 2, 2, 4, 6, 8, 10]

@@ -1,4 +1,4 @@
-"""Halves that are rounded at random: right on average, the same for the same seed."""
+"""Tests stochastic rounding of f16: unbiased, and reproducible from the seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.support.arrays import Array
 
 SIZE = 4096
 RATE = 2.0**-13
-"""Of a gradient of 1, an update that the nearest half of 1 never shows: it is 2^-11 away."""
+"""Rounding to nearest loses this update of 1: the next f16 below is 2^-11 away."""
 
 
 def options(**asked: Any) -> Any:
@@ -30,7 +30,7 @@ def device(backend: str) -> Any:
 
 
 def trained(given: Any, backend: str = "reference", seed: int = 7) -> Any:
-    """A session whose weights, all 1, get gradients of 1."""
+    """A session whose weights are all 1, with gradients of 1."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT16", [SIZE], "x")
     w = builder.addInitializedInputTensor(np.ones(SIZE, np.float16), "w")
@@ -61,7 +61,7 @@ def after(session: Any, steps: int) -> Array:
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
 def test_small_updates_count_on_average(backend: str) -> None:
-    """Of 40 updates the mean shows all; to the nearest half, nothing moves."""
+    """The mean over weights shows all 40 updates; rounding to nearest shows none."""
     steps, step = 40, 2.0**-11
     np.testing.assert_array_equal(after(trained(popart.SessionOptions(), backend), steps), 1)
     found = after(trained(options(), backend), steps)
@@ -73,13 +73,13 @@ def test_small_updates_count_on_average(backend: str) -> None:
     assert abs(counts.var() - steps * share * (1 - share)) < 0.1 * steps * share
 
 
-def test_a_seed_gives_the_same_roundings() -> None:
+def test_a_seed_reproduces_the_roundings() -> None:
     first, again, other = (after(trained(options(), seed=seed), 3) for seed in (7, 7, 8))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
 
-def test_steps_draw_anew_and_go_on_from_a_state() -> None:
+def test_steps_round_differently_and_continue_from_a_state() -> None:
     given = options(enableLoadAndOffloadRNGState=True)
     session = trained(given)
     one = after(session, 1)
@@ -95,13 +95,13 @@ def test_steps_draw_anew_and_go_on_from_a_state() -> None:
 
 
 def test_replicas_round_their_weights_alike() -> None:
-    """There is one value, which moves by the gradients of both."""
+    """Replicas share one weight, which is updated by the gradients of both."""
     given = options(enableReplicatedGraphs=True, replicatedGraphCount=2)
     found = after(trained(given), 20)
     assert abs(found.mean() - (1 - 40 * RATE)) < 5e-5
 
 
-def test_what_an_operator_computes_is_rounded_and_what_is_only_moved_is_not() -> None:
+def test_computed_values_are_rounded_and_moved_values_are_not() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT16", [SIZE], "x")
     y = builder.aiOnnx.mul([x, builder.aiOnnx.constant(np.array(1.0009765625, np.float16))])
@@ -124,7 +124,7 @@ def test_what_an_operator_computes_is_rounded_and_what_is_only_moved_is_not() ->
     np.testing.assert_array_equal(anchors[z], third)
 
 
-def test_what_rounds_before_the_first_dropout_draws_from_the_same_seed() -> None:
+def test_rounding_before_the_first_dropout_uses_the_seed() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT16", [SIZE], "x")
     w = builder.addInitializedInputTensor(np.full(SIZE, 1.25, np.float16), "w")
@@ -145,5 +145,5 @@ def test_what_rounds_before_the_first_dropout_draws_from_the_same_seed() -> None
     session.run(popart.PyStepIO({"x": np.full(SIZE, 1 + 2.0**-10, np.float16)}, anchors))
     step = 2.0**-10
     counts = (anchors[product].astype(np.float64) - 1.25) / step
-    assert set(counts.ravel()) == {1, 2}  # The product is a quarter of a step above the first.
+    assert set(counts.ravel()) == {1, 2}  # The product is 1/4 of a step above the lower f16.
     assert abs((counts == 2).mean() - 0.25) < 0.04

@@ -1,4 +1,4 @@
-"""Tests that the table of PopART's names says what is there."""
+"""Tests that the table of PopART's names matches the implementation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OWN_OPTIONS = {
 
 
 def listed(owner: str) -> set[str]:
-    """The names that the table says are there."""
+    """The names of an owner in the table."""
     return {one.name for one in ALL if one.owner == owner}
 
 
@@ -53,7 +53,7 @@ def public(thing: object) -> set[str]:
 
 
 def test_types_have_the_numbers_of_popart() -> None:
-    """Builders write them into models, and passes read them."""
+    """Builders write these numbers into models, and passes read them."""
     assert [member.name for member in enums.DataType] == list(dtypes.POPART_ORDER)
     assert [int(member) for member in enums.DataType] == [*range(len(dtypes.POPART_ORDER))]
     builder = Builder()
@@ -62,12 +62,12 @@ def test_types_have_the_numbers_of_popart() -> None:
     assert builder.getTensorDtypeString(zeros) == "float16"
 
 
-def test_each_name_stands_once() -> None:
+def test_each_name_is_listed_once() -> None:
     twice = [key for key, n in Counter((one.owner, one.name) for one in ALL).items() if n > 1]
     assert not twice
 
 
-def test_who_does_less_says_why() -> None:
+def test_names_without_effect_have_a_reason() -> None:
     quiet = (Effect.QUIET, Effect.REFUSED)
     assert not [one for one in ALL if one.effect in quiet and not one.why]
     assert not [one for one in (*options(), *patterns()) if not one.why]
@@ -77,7 +77,7 @@ def test_every_name_of_the_module_resolves() -> None:
     assert not [name for name in dir(popart) if not hasattr(popart, name)]
 
 
-def test_what_is_ours_or_less_is_there() -> None:
+def test_own_and_limited_names_exist() -> None:
     owners = (Builder, InferenceSession, TrainingSession, Session)
     for owner in owners:
         name = owner.__name__
@@ -98,7 +98,7 @@ def test_the_table_is_that_of_the_patterns() -> None:
     assert FuseSoftmaxLoss.name == FUSING_PASS
 
 
-def test_refused_options_are_those_that_a_session_refuses() -> None:
+def test_refused_options_match_the_session() -> None:
     refused = {one.name for one in options() if one.effect is Effect.REFUSED}
     assert refused == set(NOT_IMPLEMENTED)
 

@@ -1,4 +1,4 @@
-"""Sessions with synthetic data bring their own inputs and hand out nothing."""
+"""Tests that sessions with synthetic data draw their inputs and return no anchors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import popgraph.popart as popart
 from popgraph.builder.opset.enums import SyntheticDataMode
 from popgraph.engine.streams import Stream
-from popgraph.popart.sessions.synthetic import SyntheticIO
+from popgraph.popart.sessions.step_buffers import SyntheticIO
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 
@@ -24,7 +24,7 @@ def drawn(mode: SyntheticDataMode, dtype: str) -> Array:
     return first
 
 
-def test_inputs_are_what_the_mode_says() -> None:
+def test_inputs_follow_the_mode() -> None:
     assert not drawn(SyntheticDataMode.Zeros, "f32").any()
     normal, uniform = (drawn(mode, "f16").astype(np.float64) for mode in RANDOM)
     assert abs(normal.mean()) < 0.1 and abs(normal.std() - 1) < 0.1

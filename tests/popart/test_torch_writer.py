@@ -1,4 +1,4 @@
-"""PopONNX's writer of PyTorch modules trains and saves what a session trains."""
+"""Tests PopONNX's writer of PyTorch modules: it trains and saves like a session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("names_taken_away")
 
 
 class Scores(torch.nn.Module):
-    """Probabilities of three classes."""
+    """A module that returns the probabilities of three classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Scores(torch.nn.Module):
 
 
 class Loss(Scores):
-    """The loss itself, as PopART's writer wants it."""
+    """A module that returns the loss, as PopART's writer requires."""
 
     def forward(self, inputs: list[torch.Tensor]) -> torch.Tensor:
         return -(torch.log(super().forward(inputs))[:, 0] * inputs[1].float()).mean()
@@ -108,7 +108,7 @@ def test_the_one_output_of_a_module_is_its_loss(era: Era, tmp_path: Path) -> Non
     assert builder.getTensorDtypeString("label") == "int32"
 
 
-def test_batches_may_stand_behind_one_another() -> None:
+def test_batches_may_be_concatenated() -> None:
     old = module_of(POPONNX[0])
     flow = old.DataFlow(2, 5, ["scores"], old.AnchorReturnType.ALL)
     shapes = old.InputShapeInfo()
@@ -122,7 +122,7 @@ def test_batches_may_stand_behind_one_another() -> None:
         writer.train({"image": data})
 
 
-def test_what_a_writer_is_not_told_is_named() -> None:
+def test_missing_arguments_of_a_writer_are_named() -> None:
     old = module_of(OLD[0])
     kind = writer_module(OLD[0]).PytorchNetWriter
     with pytest.raises(TypeError, match="needs inputShapeInfo"):
@@ -134,7 +134,7 @@ def test_what_a_writer_is_not_told_is_named() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_module_is_a_session(quiet: None) -> None:
-    """`popart.torch.TrainingSession`: a step is what PyTorch does, batch by batch."""
+    """A step of `popart.torch.TrainingSession` equals PyTorch, batch by batch."""
     sessions = importlib.import_module("popgraph.compat.popart.torch")
     popart = module_of(era_named("2020-05"))
     torch.manual_seed(0)
@@ -165,7 +165,7 @@ def test_a_module_is_a_session(quiet: None) -> None:
     np.testing.assert_allclose(anchors["loss_0"], module(data).detach().reshape(2, 2, 4), rtol=1e-5)
 
 
-def test_what_a_session_of_a_module_does_not_take_is_told() -> None:
+def test_unsupported_arguments_of_a_torch_session() -> None:
     sessions = importlib.import_module("popgraph.popart.pytorch")
     module, data = nn.Identity(), torch.zeros(4, 3)
     rates = {"lr": 0.1, "momentum": 0.5}

@@ -41,7 +41,7 @@ def data(dtype: str) -> tuple[Array, Array]:
 
 
 def lenet(dtype: str) -> tuple[popart.Builder, dict[str, str], str]:
-    """The builder, the ids of the weights, the loss."""
+    """A LeNet: the builder, the ids of the weights, and the loss."""
     builder = popart.Builder()
     image = builder.addInputTensor(popart.TensorInfo(np.dtype(dtype), [BATCH, 1, 14, 14]), "image")
     labels = builder.addInputTensor("INT32", [BATCH], "labels")
@@ -97,7 +97,7 @@ def train_torch(dtype: str, make: TorchOptimizer) -> tuple[Weights, Array]:
 
 
 def with_zero_momentum(model: nn.Module, **options: float) -> torch.optim.Optimizer:
-    """PyTorch leaves dampening out of its first step unless there is a momentum already."""
+    """An SGD with zero momentum buffers: without them, PyTorch's first step ignores dampening."""
     optimizer = torch.optim.SGD(model.parameters(), **options)  # type: ignore[arg-type]
     for parameter in model.parameters():
         optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -161,7 +161,7 @@ OPTIMIZERS: dict[str, tuple[Callable[[], popart.Optimizer], TorchOptimizer]] = {
 def trained(
     dtype: str, optimizer: popart.Optimizer, device: popart.DeviceInfo, batches: int
 ) -> tuple[popart.TrainingSession, Weights, Array]:
-    """Ten updates, `batches` of them per step."""
+    """A session after ten updates, `batches` of them per step; its weights and losses."""
     builder, ids, loss = lenet(dtype)
     session = popart.TrainingSession(
         builder.getModelProto(), popart.DataFlow(batches, [loss]), loss, optimizer, device
@@ -230,7 +230,7 @@ def test_a_learning_rate_can_change_between_steps(device: popart.DeviceInfo) -> 
     assert_close(weights, expected, 1e-9)
 
 
-def test_one_weight_can_have_its_own_rate(device: popart.DeviceInfo) -> None:
+def test_one_weight_can_have_its_own_learning_rate(device: popart.DeviceInfo) -> None:
     optimizer = popart.SGD({"defaultLearningRate": (0.1, False)})
     optimizer.insertSpecific("full2.bias", {"learningRate": (0.3, False)})
 
@@ -300,7 +300,7 @@ def test_gradients_weights_and_states_can_be_anchored(device: popart.DeviceInfo)
         (popart.Adaptive({"defaultAlpha": (0.75, True)}), "AdaptiveUpdater___", 2.0),
     ],
 )
-def test_what_an_optimizer_subtracts_can_be_anchored(
+def test_weight_updates_can_be_anchored(
     optimizer: popart.Optimizer, prefix: str, expected: float, device: popart.DeviceInfo
 ) -> None:
     builder = popart.Builder()
@@ -317,7 +317,7 @@ def test_what_an_optimizer_subtracts_can_be_anchored(
 
 
 def test_a_loss_of_halves_over_sequences_has_finite_gradients() -> None:
-    """The share of an unlikely label, 4 / 6.1e-5, is more than a half holds."""
+    """The gradient of an unlikely label, 4 / 6.1e-5, exceeds the largest f16."""
     builder = popart.Builder()
     first = builder.addInputTensor("FLOAT16", [1, 2, 3])
     labels = builder.addInputTensor("UINT32", [1, 2])

@@ -1,4 +1,4 @@
-"""Tests weights that no program reads: the session holds them, saves them and takes new ones."""
+"""Tests weights that no program reads: sessions hold, save and replace them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def info(name: str, kind: int = TensorProto.FLOAT, shape: tuple[int, ...] = (2,)
 
 
 def body(*weights: str) -> onnx.GraphProto:
-    """Of a loop that adds a weight to each of its values."""
+    """The body of a loop that adds a weight to each carried value."""
     nodes = [helper.make_node("Identity", ["going"], ["on"])]
     inputs = [info("turn", TensorProto.INT64, ()), info("going", TensorProto.BOOL, ())]
     outputs = [info("on", TensorProto.BOOL, ())]
@@ -47,9 +47,9 @@ def branch(name: str, op: str, inputs: list[str]) -> onnx.GraphProto:
 
 def model() -> onnx.ModelProto:
     """
-    y = x w; then a loop without turns, a branch of known outcome, and a loop of two values.
+    y = x w, followed by a loop without iterations, a constant branch, and a loop of two values.
 
-    Nobody reads what the last loop makes of the second value, which `canonicalize` finds out.
+    The second value of the last loop is unused, so `canonicalize` removes it.
     """
     branches = {
         "then_branch": branch("then", "Identity", ["b"]),
@@ -105,7 +105,7 @@ def assert_unchanged(found: dict[str, Any], but: str = "w") -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_weights_that_nobody_reads_are_saved_as_they_were(
+def test_unread_weights_are_saved_unchanged(
     optimizer: popart.Optimizer, device: popart.DeviceInfo, tmp_path: Path
 ) -> None:
     session = trained(model().SerializeToString(), popart, optimizer, device)
@@ -117,10 +117,10 @@ def test_weights_that_nobody_reads_are_saved_as_they_were(
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_training_goes_on_from_what_was_saved(
+def test_training_continues_from_a_saved_model(
     optimizer: popart.Optimizer, device: popart.DeviceInfo, tmp_path: Path
 ) -> None:
-    """Optimizer state, too: four steps are two and two."""
+    """Saves optimizer states, too: four steps equal two and two."""
     path = tmp_path / "half.onnx"
     saved(trained(model().SerializeToString(), popart, optimizer, device), path)
     resumed = trained(str(path), popart, optimizer, device)
@@ -130,7 +130,7 @@ def test_training_goes_on_from_what_was_saved(
         np.testing.assert_allclose(resumed.weights()[name], array, rtol=1e-6, err_msg=name)
 
 
-def test_new_values_of_such_weights_are_kept(device: popart.DeviceInfo, tmp_path: Path) -> None:
+def test_new_values_of_unread_weights_are_kept(device: popart.DeviceInfo, tmp_path: Path) -> None:
     session = trained(model().SerializeToString(), popart, OPTIMIZERS["adam"], device)
     new = {name: array + 1 for name, array in WEIGHTS.items()}
     session.writeWeights(popart.PyWeightsIO(new))
@@ -148,7 +148,7 @@ def test_new_values_of_such_weights_are_kept(device: popart.DeviceInfo, tmp_path
 
 @pytest.mark.parametrize("name", [*WEIGHTS, "two"])
 def test_every_weight_can_be_anchored(name: str, device: popart.DeviceInfo) -> None:
-    """Also one that no program would have otherwise, and one that is no float."""
+    """Anchors include weights that no program reads, and an integer."""
     session = popart.TrainingSession(
         model().SerializeToString(),
         popart.DataFlow(1, ["loss", name]),
@@ -175,7 +175,7 @@ def old_names() -> Iterator[Any]:
     sys.modules.pop("popart", None)
 
 
-def test_old_programs_find_such_weights_unchanged(old_names: Any, tmp_path: Path) -> None:
+def test_old_programs_read_unread_weights(old_names: Any, tmp_path: Path) -> None:
     device = old_names.DeviceManager().createCpuDevice()
     source = model().SerializeToString()
     session = trained(source, old_names, old_names.ConstSGD(0.5), device)

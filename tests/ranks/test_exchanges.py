@@ -36,8 +36,14 @@ from popgraph.popart.programs.program import Program
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import PopgraphError, TypeMismatchError
-from popgraph.support.ranks.codes import exchange_code, exchange_of
-from popgraph.support.ranks.communicator import COMBINED_BY, KINDS, Exchange, RankError
+from popgraph.support.ranks.communicator import (
+    COMBINED_BY,
+    KINDS,
+    Exchange,
+    RankError,
+    exchange_code,
+    exchange_of,
+)
 from popgraph.support.shapes import prod
 from tests.ranks.threads import Thread, combined, on_ranks
 

@@ -21,7 +21,7 @@ from popgraph.support.ranks.communicator import (
     IsWanted,
     always,
 )
-from popgraph.support.ranks.world import acting_as
+from popgraph.support.ranks.world import using_communicator
 
 PATIENCE = 60
 """Seconds before a rank gives up waiting for the others."""
@@ -134,7 +134,7 @@ def on_ranks(count: int, work: Callable[[Thread], Any]) -> list[Any]:
             errors.insert(0, error)
             meeting.give_up()
 
-    with acting_as(shared):
+    with using_communicator(shared):
         threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
         for thread in threads:
             thread.start()

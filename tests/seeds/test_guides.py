@@ -1,4 +1,4 @@
-"""Tests the guides' sentences on feeding, training, devices, saving, reports and tracing."""
+"""Tests statements of PopART's guides on feeding, training, devices, saving and reports."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def run(*parts: str) -> dict[str, Any]:
     return names
 
 
-def test_training_fills_a_buffer_of_numpys_own_type() -> None:
+def test_training_fills_an_anchor_buffer() -> None:
     loss = run(MODEL, TRAINING)["anchors"]["loss"]
     # Each step takes 0.001 * 0.1 * 2 off every weight; a sample's loss is 0.1 * 2 * 3 * weight.
     weights = 1 - 0.0002 * np.repeat(np.arange(500), 2)
@@ -119,12 +119,12 @@ def test_an_anchor_may_be_a_list() -> None:
     assert run(MODEL, program)["anchors"]["loss"] == expected.tolist()
 
 
-def test_an_inference_session_runs_as_the_guide_has_it() -> None:
+def test_the_inference_program_of_the_guide_runs() -> None:
     names = run(EXECUTING)
     np.testing.assert_allclose(names["anchors"][names["o"]], names["data_a"] + names["data_b"])
 
 
-def test_reports_are_a_text_and_json() -> None:
+def test_reports_are_text_and_json() -> None:
     session = run(EXECUTING)["session"]
     assert json.loads(session.getExecutionReport())["steps"] == 1
     assert json.loads(session.getExecutionReport())["steps"] == 0

@@ -56,7 +56,7 @@ def assert_alike(found: Trainer, wanted: Trainer, tolerance: float = 1e-5) -> No
 @pytest.mark.parametrize("loss", ["cross_entropy", SUM])
 @pytest.mark.parametrize("optimizer", ["SGD(0.02, momentum=0.9)", "Adam(0.02)", "Lamb(0.01)"])
 def test_micro_batches_train_as_whole_batches(backend: str, loss: str, optimizer: str) -> None:
-    """Of 45 samples, the last batch has 13: three micro-batches of 4, and one of a single row."""
+    """45 samples: the last batch has 13, which are three micro-batches of 4 and one of 1."""
     options: dict[str, Any] = {"loss": loss, "backend": backend, "optimizer": optimizer}
     options["schedule"] = "cosine(steps=6)"
     whole = trained(**options, validation=HELD_OUT)
@@ -85,8 +85,8 @@ def test_streams_of_batches() -> None:
 
 
 @pytest.mark.parametrize("optimizer", [popart.SGD, popart.Adam])
-def test_the_same_bits_as_a_session(optimizer: Any) -> None:
-    """A session with an accumulation factor of 4, and means."""
+def test_accumulation_has_the_same_bits_as_a_session(optimizer: Any) -> None:
+    """Compares with a session whose accumulation factor is 4, with mean reduction."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4, 6], "x")
     labels = builder.addInputTensor("INT32", [4], "labels")
@@ -142,7 +142,7 @@ graph net(x: f32[N, 3, 16, 16]) -> (y: f32[N, 10]) {
 
 
 def test_memory_is_that_of_a_micro_batch() -> None:
-    """A batch of 64 in micro-batches of 8 computes in the memory of a batch of 8."""
+    """A batch of 64 in micro-batches of 8 needs the arena of a batch of 8."""
     x = np.zeros((64, 3, 16, 16), np.float32)
     labels = np.zeros(64, np.int64)
 
@@ -155,8 +155,8 @@ def test_memory_is_that_of_a_micro_batch() -> None:
     assert arena(64, 1) > 3 * arena(8, 1)
 
 
-def test_checkpoints_stand_between_updates(tmp_path: Path) -> None:
-    """Also within an epoch; the last batch of one has fewer samples."""
+def test_checkpoints_are_between_updates(tmp_path: Path) -> None:
+    """Checkpoints within and at the end of an epoch, whose last batch has fewer samples."""
     dropping = NET.replace("Tanh", "Dropout(0.3)")
     whole = trained(dropping, accumulate=4, epochs=3)
     for steps in (2, 3, 4):
@@ -171,8 +171,8 @@ def test_checkpoints_stand_between_updates(tmp_path: Path) -> None:
         trained(dropping, checkpoint=path, resume=True)
 
 
-def test_dropout_draws_anew_in_every_micro_batch() -> None:
-    """With the same rows in both, a loss that drops nothing anew would be the same twice."""
+def test_dropout_draws_a_mask_in_every_micro_batch() -> None:
+    """Both micro-batches have equal rows, so equal losses would mean equal masks."""
     net = "graph net(x: f32[N, 64]) -> (y: f32[N, 64]) {\n    weight w: f32[64] = ones\n"
     net += "    y = x * w |> Dropout(0.5)\n}"
     x = np.ones((2, 64), np.float32)
@@ -208,7 +208,7 @@ graph net(x: f32[N, 6]) -> (y: f32[N, 6]) {
     np.testing.assert_allclose(weights(trainer)["mean"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_what_looks_at_gradients_takes_a_micro_batch() -> None:
+def test_gradient_checks_use_a_micro_batch() -> None:
     trainer = Trainer(NET, "cross_entropy", "SGD(0.1)", accumulate=4)
     assert not trainer.check(DATA, batch=16).problems
     trainer.fit(DATA, batch=16)
@@ -218,14 +218,14 @@ def test_what_looks_at_gradients_takes_a_micro_batch() -> None:
     assert trainer.request().options.training is not None
 
 
-def test_what_became_infinite_is_named() -> None:
+def test_values_that_became_infinite_are_named() -> None:
     net, bad = NET.replace("Tanh", "Relu"), X.copy()
     bad[13, 2] = np.inf
     with pytest.raises(RunError, match="input 'x' holds inf in sample 13"):
         popgraph.train(net, (bad, LABELS), "cross_entropy", "SGD(0.1)", batch=16, accumulate=4)
 
 
-def test_quick_programs_take_over_between_micro_batches() -> None:
+def test_quick_programs_are_replaced_between_micro_batches() -> None:
     whole = trained()
     split = trained(accumulate=4, quick=True)
     split.wait()
@@ -244,7 +244,7 @@ def test_quick_programs_take_over_between_micro_batches() -> None:
         ({"accumulate": 32, "batch": 16}, "a batch of 16 samples does not divide into 32"),
     ],
 )
-def test_plans_that_cannot_be(options: dict[str, Any], text: str) -> None:
+def test_invalid_accumulation(options: dict[str, Any], text: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         trained(**options)
     assert text in caught.value.what and caught.value.where == "accumulate"
@@ -266,8 +266,8 @@ def test_a_model_of_one_size_is_that_of_a_micro_batch() -> None:
         {"class_weights": [1.0, 2.0, 0.5]},
     ],
 )
-def test_a_loss_that_micro_batches_have_no_part_of(options: dict[str, Any]) -> None:
-    """The mean over weighted samples is another one in each micro-batch."""
+def test_losses_that_are_not_means_over_samples_warn(options: dict[str, Any]) -> None:
+    """A weighted mean has another divisor in each micro-batch, so a warning is given."""
     with pytest.warns(DoubtfulTrainingWarning, match="averaged over 2 micro-batches"):
         trained(accumulate=2, **options)
 

@@ -1,4 +1,4 @@
-"""Tests that what was exported for inference trains as in PyTorch: statistics, dropout, files."""
+"""Tests that models exported for inference train as in PyTorch: statistics, dropout, files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERSIONS: Mapping[int, dict[str, object]] = {
     14: {},
     15: {"training_mode": 0},
 }
-"""How BatchNormalization is written for inference, by the version of the operators."""
+"""Attributes of BatchNormalization for inference, by opset version."""
 
 
 def arrays(seed: int = 4) -> dict[str, Array]:
@@ -43,7 +43,7 @@ def images(samples: int = 4, seed: int = 5) -> Array:
 
 
 def model(opset: int, weights: Mapping[str, Array], **attributes: object) -> onnx.ModelProto:
-    """Convolution, BatchNormalization, Relu, and the mean of all as the loss."""
+    """Convolution, BatchNormalization and Relu; the loss is the mean of all elements."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]),
         helper.make_node(
@@ -68,7 +68,7 @@ def model(opset: int, weights: Mapping[str, Array], **attributes: object) -> onn
 def trained(
     proto: onnx.ModelProto, data: Array, backend: str, frozen: tuple[str, ...] = ()
 ) -> tuple[list[float], dict[str, Array]]:
-    """The losses of steps, and the weights that they leave."""
+    """The losses of the steps, and the weights after them."""
     rule = SGD(Scalar(0.1))
     options = Options(training=Training("loss", rule, frozen=frozen))
     run = popgraph.compile(proto, backend=backend, options=options)
@@ -109,7 +109,7 @@ def trained_by_torch(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("opset", VERSIONS)
-def test_what_is_written_for_inference_trains_as_in_pytorch(opset: int, backend: str) -> None:
+def test_inference_batch_norm_trains_as_in_pytorch(opset: int, backend: str) -> None:
     weights, data = arrays(), images()
     losses, found = trained(model(opset, weights), data, backend)
     wanted, expected = trained_by_torch(weights, data)
@@ -132,7 +132,7 @@ def test_frozen_statistics_are_those_of_inference(frozen: tuple[str, ...], backe
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("opset", [1, 6, 7])
-def test_statistics_that_are_not_spatial_are_of_every_element(opset: int, backend: str) -> None:
+def test_non_spatial_statistics_are_per_element(opset: int, backend: str) -> None:
     weights, data = arrays(), images()
     draw = np.random.default_rng(6)
     for name in ("scale", "bias", "mean", "variance"):
@@ -145,8 +145,8 @@ def test_statistics_that_are_not_spatial_are_of_every_element(opset: int, backen
     np.testing.assert_allclose(found["variance"], moved, rtol=1e-4)
 
 
-def test_what_onnx_says_of_training_is_what_it_says() -> None:
-    """A node whose mode is training has the variance of the batch, as ONNX defines it."""
+def test_training_mode_of_onnx_is_respected() -> None:
+    """A node with `training_mode` uses the variance of the batch, as ONNX defines it."""
     weights, data = arrays(), images()
     proto = model(15, weights, training_mode=1)
     proto.graph.node[1].output.extend(["m", "v"])
@@ -157,7 +157,7 @@ def test_what_onnx_says_of_training_is_what_it_says() -> None:
 
 
 def popart_session(outputs: int, detached: bool) -> tuple[popart.TrainingSession, str]:
-    """PopART's program of a batch norm, whose result a detach may cut from what follows."""
+    """A session of PopART with a batch norm, optionally detached from the loss."""
     builder, weights = popart.Builder(opsets={"ai.onnx": 9}), arrays()
     x = builder.addInputTensor("FLOAT", [4, 3, 2, 2])
     names = ("scale", "bias", "mean", "variance")
@@ -175,7 +175,7 @@ def popart_session(outputs: int, detached: bool) -> tuple[popart.TrainingSession
 @pytest.mark.parametrize(
     ("outputs", "detached", "of_batch"), [(1, True, False), (5, True, True), (5, False, True)]
 )
-def test_the_number_of_results_tells_inference_from_training(
+def test_the_number_of_outputs_selects_training_in_popart(
     outputs: int, detached: bool, of_batch: bool
 ) -> None:
     session, y = popart_session(outputs, detached)
@@ -195,7 +195,7 @@ def test_the_number_of_results_tells_inference_from_training(
     assert np.array_equal(session.weights()["mean"], weights["mean"]) != of_batch
 
 
-def test_popart_trains_no_inference() -> None:
+def test_popart_refuses_to_train_inference_batch_norm() -> None:
     with pytest.raises(popart.popart_exception, match="has to be detached first"):
         popart_session(1, detached=False)
 
@@ -214,7 +214,7 @@ DROPOUTS = {
 
 
 def dropped(text: str, opset: int, backend: str, *, training: bool = True) -> Array:
-    """What a step of training makes of ones."""
+    """The output of a dropout for an input of ones, in a training step or in inference."""
     proto = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : {opset}]>
     g (float[64, 64] x) => (float[64, 64] y, float loss)
     <float ratio = {{0.25}}, bool off = {{0}}, bool on = {{1}}>
@@ -238,7 +238,7 @@ def test_a_dropout_drops_in_training_and_not_in_inference(opset: int, backend: s
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_dropout_that_is_told_its_mode_keeps_it(backend: str) -> None:
+def test_a_dropout_with_a_mode_input_keeps_its_mode(backend: str) -> None:
     assert (dropped("Dropout(z, ratio, off)", 22, backend) == 1).all()
     assert 0.2 < (dropped("Dropout(z, ratio, on)", 22, backend) == 0).mean() < 0.3
     assert 0.2 < (dropped("Dropout(z, ratio, on)", 22, backend, training=False) == 0).mean() < 0.3

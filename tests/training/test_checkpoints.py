@@ -1,4 +1,4 @@
-"""Tests checkpoints: a training that was interrupted comes to the bits of one that was not."""
+"""Tests checkpoints: an interrupted training ends with the same bits as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.training.callbacks import Callback, Trained
-from popgraph.training.checkpoints import Keeper
+from popgraph.training.checkpoints import CheckpointWriter
 from popgraph.training.history import Row
 from popgraph.training.trainer import Trainer
 
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {"batch": 8, "seed": 3, "validation": 0.2, "monitor":
 
 
 class StopAt(Callback):
-    """What a signal does, at a known step."""
+    """Interrupts the training at a step, as a signal would."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -49,8 +49,8 @@ def trainer(optimizer: str = "Adam(0.02)", schedule: str | None = "cosine(steps=
     return Trainer(NET, "cross_entropy", optimizer, schedule=schedule, metrics=["accuracy", "f1"])
 
 
-def told(found: Trainer) -> tuple[list[Row], list[Row]]:
-    """What was measured, without times."""
+def rows_without_times(found: Trainer) -> tuple[list[Row], list[Row]]:
+    """The rows of epochs and steps, without times."""
     epochs = [
         {name: number for name, number in row.items() if name != "seconds"}
         for row in found.history.epochs
@@ -64,8 +64,8 @@ def weights(found: Trainer, path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("step", [1, 5, 7, 10, 19])
-def test_what_goes_on_has_the_bits_of_what_never_stopped(step: int, tmp_path: Path) -> None:
-    """In the first batch, at the end of an epoch and within one; Adam, dropout, a schedule."""
+def test_a_resumed_training_has_the_same_bits(step: int, tmp_path: Path) -> None:
+    """Interrupts in the first batch, within and at the end of an epoch; Adam, dropout, schedule."""
     whole, file = trainer(), tmp_path / "run.ckpt"
     whole.fit((X, LABELS), epochs=4, **SETTINGS)
     broken = trainer()
@@ -74,7 +74,7 @@ def test_what_goes_on_has_the_bits_of_what_never_stopped(step: int, tmp_path: Pa
     assert len(broken.history.steps) == step
     again = trainer()
     again.fit((X, LABELS), epochs=4, checkpoint=file, resume=True, **SETTINGS)
-    assert told(again) == told(whole)
+    assert rows_without_times(again) == rows_without_times(whole)
     assert weights(again, tmp_path / "a.onnx") == weights(whole, tmp_path / "b.onnx")
 
 
@@ -85,12 +85,12 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     second = trainer()
     second.fit((X, LABELS), epochs=2, checkpoint=file, resume=True, **SETTINGS)
     assert second.planned == 0
-    assert told(second) == told(first)
+    assert rows_without_times(second) == rows_without_times(first)
     second.fit((X, LABELS), epochs=3, checkpoint=file, resume=True, **SETTINGS)
     assert len(second.history.epochs) == 3
 
 
-def test_patience_goes_on_counting(tmp_path: Path) -> None:
+def test_patience_continues_after_resuming(tmp_path: Path) -> None:
     file = tmp_path / "run.ckpt"
     settings = SETTINGS | {"patience": 2, "schedule": None}
     settings.pop("schedule")
@@ -102,7 +102,7 @@ def test_patience_goes_on_counting(tmp_path: Path) -> None:
     second = trainer("SGD(0)", None)
     second.fit((X, LABELS), epochs=9, checkpoint=file, resume=True, **settings)
     assert "did not improve" in second.stopped
-    assert told(second) == told(whole)
+    assert rows_without_times(second) == rows_without_times(whole)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,9 @@ def test_patience_goes_on_counting(tmp_path: Path) -> None:
         ({"net": NET.replace("8", "9")}, "another model or optimizer"),
     ],
 )
-def test_what_does_not_fit_is_said(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_training_is_refused(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     file, settings = tmp_path / "run.ckpt", dict(SETTINGS)
     trainer().fit((X, LABELS), epochs=1, checkpoint=file, **settings)
     rows = change.pop("rows", 50)
@@ -152,7 +154,7 @@ def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes], tmp_path: P
         trainer().fit((X, LABELS), epochs=2, resume=file, **SETTINGS)
 
 
-def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PopgraphError, match="cannot be read"):
         trainer().fit((X, LABELS), resume=tmp_path / "none.ckpt", **SETTINGS)
     with pytest.raises(PopgraphError, match="resume=True requires a checkpoint"):
@@ -160,14 +162,14 @@ def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("every", [0, -3, "often", "5 days", "min"])
-def test_a_time_that_is_none_is_refused(every: int | str) -> None:
+def test_invalid_intervals_are_refused(every: int | str) -> None:
     with pytest.raises(PopgraphError, match="invalid checkpoint interval"):
-        Keeper.of("run.ckpt", every)
+        CheckpointWriter.of("run.ckpt", every)
 
 
-def test_how_often_is_steps_or_time(tmp_path: Path) -> None:
-    assert Keeper.of("a", "1.5 min").seconds == 90
-    assert Keeper.of("a", "2h").seconds == 7200
+def test_intervals_are_steps_or_times(tmp_path: Path) -> None:
+    assert CheckpointWriter.of("a", "1.5 min").seconds == 90
+    assert CheckpointWriter.of("a", "2h").seconds == 7200
     file, seen = tmp_path / "run.ckpt", list[int]()
 
     class Look(Callback):
@@ -179,7 +181,7 @@ def test_how_often_is_steps_or_time(tmp_path: Path) -> None:
     assert seen == [4, 5]
 
 
-def test_what_is_no_longer_finite_stops_and_is_not_kept(tmp_path: Path) -> None:
+def test_a_step_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     file = tmp_path / "run.ckpt"
     spoilt: Array = X.copy()
     spoilt[17, 2] = np.inf
@@ -192,8 +194,8 @@ def test_what_is_no_longer_finite_stops_and_is_not_kept(tmp_path: Path) -> None:
         again.fit((spoilt, LABELS), epochs=3, checkpoint=file, resume=True, batch=8, seed=1)
 
 
-def test_what_was_first_is_named(tmp_path: Path) -> None:
-    """Weights that grow until a value in the middle has no number; the step is run once more."""
+def test_the_first_value_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    """Weights grow until an inner value overflows; the step is repeated to find the first one."""
     growing = """
     graph net(x: f32[N, 6]) -> (y: f32[N, 3]) {
         weight w: f32[6, 3] = glorot_uniform
@@ -207,8 +209,8 @@ def test_what_was_first_is_named(tmp_path: Path) -> None:
         found.fit((X, np.eye(3, dtype=np.float32)[LABELS]), epochs=50, batch=8)
 
 
-def test_the_command_is_ended_and_goes_on(tmp_path: Path) -> None:
-    """SIGTERM in the middle; what is written at last is what one run writes."""
+def test_the_command_resumes_after_sigterm(tmp_path: Path) -> None:
+    """A run with SIGTERM in the middle, resumed, writes the same files as one run."""
     (tmp_path / "net.pgraph").write_text(NET)
     np.save(tmp_path / "x.npy", np.tile(X, (20, 1)))
     np.save(tmp_path / "labels.npy", np.tile(LABELS, 20))
@@ -217,7 +219,7 @@ def test_the_command_is_ended_and_goes_on(tmp_path: Path) -> None:
     command += ["--epochs", "6", "--batch", "8"]
     parted = [*command, "--checkpoint", "run.ckpt", "--every", "50", "--log", "a.jsonl"]
     started = subprocess.Popen(parted, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "a.jsonl").exists():  # written behind the first epoch
+    while not (tmp_path / "a.jsonl").exists():  # written after the first epoch
         assert started.poll() is None
     os.kill(started.pid, signal.SIGTERM)
     _, said = started.communicate()

@@ -1,4 +1,4 @@
-"""Tests what is said of a training that cannot learn: by `check`, and while it runs."""
+"""Tests warnings about a training that cannot learn: from `check`, and while it runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def net(rows: str, y: str = "Softmax(z)") -> str:
     """
 
 
-def test_what_is_right_has_gradients_of_numpy() -> None:
+def test_gradients_of_a_sound_model_are_those_of_numpy() -> None:
     found = Trainer(net("z = x @ w + b"), "nll", "SGD(0.1)")
     shown = found.check((X, LABELS), batch=24)
     assert not shown.problems
@@ -52,7 +52,7 @@ def test_what_is_right_has_gradients_of_numpy() -> None:
         (net("z = Exp(x @ w * 1e4) + b", "z"), "mse", "the loss is inf"),
     ],
 )
-def test_what_is_wrong_is_said(model: str, loss: str, problem: str) -> None:
+def test_check_reports_problems(model: str, loss: str, problem: str) -> None:
     target = np.eye(3, dtype=np.float32)[LABELS] if loss == "mse" else LABELS
     shown = Trainer(model, loss, "SGD(0.1)").check((X, target))
     assert any(problem in one for one in shown.problems), shown.problems
@@ -63,7 +63,7 @@ def test_a_label_outside_the_classes_is_an_error() -> None:
         Trainer(net("z = x @ w + b"), "nll", "SGD(0.1)").check((X, LABELS + 1))
 
 
-def test_training_warns_of_what_cannot_learn() -> None:
+def test_training_warns_of_weights_that_cannot_learn() -> None:
     with pytest.warns(DoubtfulTrainingWarning, match="'y' holds no probabilities"):
         Trainer(net("z = x @ w + b", "Sigmoid(z)"), "nll", "SGD(0.1)").fit((X, LABELS))
     with pytest.warns(
@@ -75,7 +75,7 @@ def test_training_warns_of_what_cannot_learn() -> None:
         Trainer(net("z = x @ w + b"), "nll", "SGD(0.1)").fit((X, LABELS))
 
 
-def test_the_command_checks(tmp_path: Path) -> None:
+def test_train_check_command(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "labels.npy", LABELS)
     command = [sys.executable, "-m", "popgraph", "train", "net.pgraph", "x=x.npy"]

@@ -1,4 +1,4 @@
-"""Tests what shows a training while it runs: curves, the terminal's screen, the page."""
+"""Tests displays of a running training: curves, the terminal, the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph.cli import app
 from popgraph.cli.training_screen import Picture
-from popgraph.support.pace import Pace
+from popgraph.support.pace import RateLimit
 from popgraph.training.history import History
 from popgraph.viewer.training_page import NAME, TrainingPage
 
@@ -55,7 +55,7 @@ def test_a_history_has_a_chart_for_each_number() -> None:
     assert history._repr_html_().count("<svg") == 2
 
 
-def test_a_learning_rate_is_drawn_if_it_moves() -> None:
+def test_a_learning_rate_is_drawn_if_it_changes() -> None:
     moved = train(schedule=lambda step: 0.1 / (1 + step))
     assert [chart.title for chart in moved.history.charts()] == ["loss", "learning_rate"]
 
@@ -66,7 +66,7 @@ def test_curves_are_printed_where_there_is_no_notebook(capsys: pytest.CaptureFix
     assert "loss" in said and BRAILLE.search(said) and "held-out data" in said
 
 
-def test_a_notebook_has_its_picture_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_updates_its_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     handle = SimpleNamespace(update=lambda history: shown.append(history._repr_html_()))
 
@@ -84,12 +84,12 @@ def test_a_notebook_has_its_picture_changed(monkeypatch: pytest.MonkeyPatch) -> 
     assert shown[-1].count("<tr>") == 4
 
 
-def test_a_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pace_limits_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    pace = Pace(1.0, share=0.1)
+    pace = RateLimit(1.0, fraction=0.1)
     assert pace.is_due()
-    with pace.kept():
+    with pace.measured():
         now[0] += 0.5
     now[0] += 4.9
     assert not pace.is_due(), "half a second is a tenth of five"
@@ -114,7 +114,7 @@ def test_the_command_draws_curves_at_the_end_in_a_pipe(files: list[str]) -> None
 
 
 def on_a_terminal(*arguments: str) -> str:
-    """What a command writes to a terminal; it must succeed."""
+    """The output of a command on a terminal, after checking that it succeeded."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "popgraph", *arguments]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
@@ -124,7 +124,7 @@ def on_a_terminal(*arguments: str) -> str:
         while True:
             try:
                 found += os.read(ours, 65536)
-            except OSError:  # Linux says so when nobody writes any more
+            except OSError:  # Linux raises when the last writer has closed the pty
                 break
     os.close(ours)
     assert run.returncode == 0, found.decode()
@@ -139,7 +139,7 @@ def test_the_command_draws_curves_on_a_terminal_while_they_grow(files: list[str]
 
 
 def test_a_loss_may_have_any_name(files: list[str], tmp_path: Path) -> None:
-    """On the terminal, and where nobody says what is monitored."""
+    """A loss of any name is drawn on the terminal and monitored by default."""
     costly = LINEAR.replace("-> (y: f32[N, 3])", "-> (y: f32[N, 3], cost)")
     costly = costly.replace("y = x @ w", "y = x @ w\n    cost = ReduceMean(y * y, keepdims=0)")
     (tmp_path / "linear.pgraph").write_text(costly)
@@ -158,14 +158,14 @@ def test_curves_have_colours_and_fit_the_terminal() -> None:
     assert max(len(re.sub(r"\x1b\[\d*m", "", line)) for line in lines) <= 40
 
 
-def test_layers_are_those_of_a_check_on_the_last_batch() -> None:
+def test_layer_statistics_equal_a_check_on_the_last_batch() -> None:
     trained = train(validation=None, batch=64, shuffle=False)
     assert trained.layers() == trained.check((X, CLASSES), batch=64).layers
     with pytest.raises(popgraph.PopgraphError, match="no step has run yet"):
         popgraph.Trainer(LINEAR, "cross_entropy", "SGD(0.1)").layers()
 
 
-def test_looking_at_gradients_changes_no_bit(tmp_path: Path) -> None:
+def test_watching_gradients_changes_no_bit(tmp_path: Path) -> None:
     dropped = LINEAR.replace("y = x @ w", "y = Dropout(x, 0.5) @ w")
     settings: dict[str, Any] = {"epochs": 4, "batch": 8}
     arguments = (dropped, (X, CLASSES), "cross_entropy", "Adam(0.05)")
@@ -195,13 +195,13 @@ def test_a_report_holds_the_training_and_the_trained_weights(
 
 
 def test_a_report_of_nothing_is_not_written(tmp_path: Path) -> None:
-    """What is resumed at its end runs no step."""
-    told: list[str] = []
-    page = TrainingPage(tmp_path / "page.html", told=told.append)
+    """A training that is resumed at its end runs no step, so there is no report."""
+    notes: list[str] = []
+    page = TrainingPage(tmp_path / "page.html", told=notes.append)
     settings: dict[str, Any] = {"checkpoint": tmp_path / "run.ckpt", "resume": True}
     train(**settings)
     train(page, **settings)
-    assert told == ["no step has run: there is nothing to show of the training"]
+    assert notes == ["no step has run: there is nothing to show of the training"]
     assert not (tmp_path / "page.html").exists()
 
 

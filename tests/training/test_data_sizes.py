@@ -1,4 +1,4 @@
-"""Gradients through tensors whose sizes data decide, against differences of onnx's reference."""
+"""Tests gradients through tensors of data-dependent size against finite differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from popgraph.passes.options import GRADIENT, Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
-from popgraph.training.reductions import reduction_of
+from popgraph.training.loss_reduction import reduction_of
 from popgraph.training.task import task_of
 from popgraph.training.trainer import Trainer
 from tests.sampling import examples
@@ -49,7 +49,7 @@ def step(made: onnx.ModelProto, names: Sequence[str], backend: str) -> Runner:
 
 
 def drawn(made: onnx.ModelProto, seed: int = 0) -> dict[str, Array]:
-    """Random inputs; integers are labels of three classes."""
+    """Random inputs; integer inputs are labels of three classes."""
     generator, found = np.random.default_rng(seed), dict[str, Array]()
     for held in made.graph.input:
         kind = onnx.helper.tensor_dtype_to_np_dtype(held.type.tensor_type.elem_type)
@@ -62,7 +62,7 @@ def drawn(made: onnx.ModelProto, seed: int = 0) -> dict[str, Array]:
 
 
 def check(made: onnx.ModelProto, given: Mapping[str, Array], backend: str) -> None:
-    """The loss is that of onnx's reference, the gradients are its differences."""
+    """Compares the loss with `onnx.reference`, and gradients with its finite differences."""
     names = [name for name, array in given.items() if array.dtype.kind == "f" and name != "mask"]
     reference = ReferenceEvaluator(made)
 
@@ -256,7 +256,7 @@ def built(name: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", CASES)
-def test_gradients_are_slopes(name: str, backend: str) -> None:
+def test_gradients_of_selections_are_slopes(name: str, backend: str) -> None:
     made = built(name)
     given = drawn(made)
     masks = MASKS if "c" in given else [[]]
@@ -268,16 +268,16 @@ def test_gradients_are_slopes(name: str, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["sum", "softmax of what is selected", "a layer", "attention"])
-def test_the_gradient_of_nothing_is_zero(name: str, backend: str) -> None:
+def test_gradients_of_empty_selections_are_zero(name: str, backend: str) -> None:
     made = built(name)
     given = {**drawn(made), "c": np.array(NONE, bool)}
-    given["x"][:] = 0.0  # Of what is not selected no slope counts, finite or not.
+    given["x"][:] = 0.0  # Slopes of unselected elements must not count, even if they are infinite.
     check(made, given, backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_not_selected_need_have_no_slope(backend: str) -> None:
-    """A logarithm of 0, where no gradient of 0 times infinity may come of it."""
+def test_unselected_elements_have_zero_gradients(backend: str) -> None:
+    """Unselected zeros under a logarithm give a gradient of 0, not 0 * inf = NaN."""
     made = model(
         f"{X}, {C}, double[3] w",
         "",
@@ -313,7 +313,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_computed_up_to_a_bound_is_refused(name: str) -> None:
+def test_selections_without_a_bound_are_refused(name: str) -> None:
     body, message = REFUSED[name]
     weights = (
         "int64[1] last = {-1}, int64[1] one = {1}, int64[1] two = {2}, double half = {0.5}, "
@@ -329,7 +329,7 @@ def test_what_cannot_be_computed_up_to_a_bound_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("domain", ["local", "com.microsoft"])
 def test_selections_inside_functions_are_trained(domain: str) -> None:
-    """A function of the model's own, and one by which another domain is defined."""
+    """Selections in a function of the model, and in the definition of a contrib operator."""
     call = "s = local.pick(x, c)" if domain == "local" else "s, i, n = com.microsoft.Unique(f)"
     made = parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 18, "local" : 1, "com.microsoft" : 1]> '
@@ -347,7 +347,7 @@ def test_selections_inside_functions_are_trained(domain: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_an_output_whose_size_data_decide_is_refused() -> None:
+def test_an_output_of_data_dependent_size_is_refused() -> None:
     made = model(f"{X}, {C}", "", f"{SELECTED} loss = ReduceSum<keepdims = 0>(s)")
     made.graph.output.append(onnx.helper.make_empty_tensor_value_info("s"))
     with pytest.raises(PopgraphError, match="output 's' has a data-dependent size"):
@@ -407,7 +407,7 @@ LAST = {
 
 
 def chain(draw: st.DrawFn) -> Iterator[str]:
-    """Nodes from `s`, the rows that are selected, to the loss; names of values do not repeat."""
+    """Nodes from the selected rows `s` to the loss, with unique names."""
     value = other = "s"
     kinds = draw(st.lists(st.sampled_from(range(9)), min_size=1, max_size=7))
     for count, kind in enumerate(kinds):
@@ -438,7 +438,7 @@ def chains(draw: st.DrawFn) -> tuple[str, str, int]:
 
 @given(chains())
 @settings(max_examples=examples(40, slow=4))
-def test_chains_of_what_is_selected_have_the_gradients_of_differences(
+def test_gradients_of_random_chains_of_selections(
     drawn_chain: tuple[str, str, int],
 ) -> None:
     body, mask, seed = drawn_chain
@@ -462,8 +462,8 @@ def test_chains_of_what_is_selected_have_the_gradients_of_differences(
         ("nll(y, labels)", "mean"),
     ],
 )
-def test_a_mean_of_what_is_selected_is_none_over_samples(loss: str, reduction: str | None) -> None:
-    """Micro-batches do not add up to the mean of their batch."""
+def test_means_over_selections_are_not_means_over_samples(loss: str, reduction: str | None) -> None:
+    """Means over selected elements of micro-batches do not add up: no reduction over samples."""
     text = f"""
 graph g(x: f32[N, 3], masked: bool[N]) -> (y: f32[N, 3]) {{
     weight w: f32[3, 3] = glorot_uniform

@@ -1,4 +1,4 @@
-"""`dropout=False`: nodes keep all elements unless they say themselves that they drop."""
+"""Tests `dropout=False`: nodes keep all elements unless their own mode is training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOLLOWING = {
     "21 of ai.graphcore": "d = ai.graphcore.ShapedDropout<ratio = 0.5, shape = [1000]>(h)",
     "21 of com.microsoft": "d, mask = com.microsoft.BiasDropout(h, none)",
 }
-"""Nodes that do not say whether they drop, by the opset."""
+"""Dropout nodes without a mode of their own, by opset version."""
 
 
 def model(opset: str, node: str) -> onnx.ModelProto:
@@ -47,7 +47,7 @@ def model(opset: str, node: str) -> onnx.ModelProto:
 
 
 def kept(made: onnx.ModelProto, backend: str, *, dropout: bool) -> float:
-    """The share of elements that a step keeps."""
+    """The fraction of elements that a step keeps."""
     training = Training("loss", SGD(learning_rate=Scalar(0.0)), gradients=("x",))
     options = Options(training=training, dropout=dropout)
     found = popgraph.compile(made, backend=backend, options=options)(x=np.ones(COUNT, np.float32))
@@ -56,14 +56,14 @@ def kept(made: onnx.ModelProto, backend: str, *, dropout: bool) -> float:
 
 
 @pytest.mark.parametrize("opset", FOLLOWING)
-def test_nodes_of_all_versions_follow_the_option(opset: str) -> None:
+def test_nodes_of_all_versions_follow_the_dropout_option(opset: str) -> None:
     made = model(opset, FOLLOWING[opset])
     assert abs(kept(made, "reference", dropout=True) - 0.5) < 0.06
     assert kept(made, "reference", dropout=False) == 1
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_a_node_that_says_that_it_drops_drops_in_any_case(backend: str) -> None:
+def test_a_node_in_training_mode_always_drops(backend: str) -> None:
     made = model("13", "d = Dropout(h, half, on)")
     assert abs(kept(made, backend, dropout=False) - 0.5) < 0.06
 
@@ -101,19 +101,19 @@ def test_the_table_says_which_nodes_drop_before_the_first_step() -> None:
     ]
 
 
-def test_the_command_names_its_own_option(tmp_path: Path) -> None:
+def test_the_command_has_a_no_dropout_option(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(TEXT.replace("(c, _) = Dropout(b, 0.5, true)", "c = b"))
     np.save(tmp_path / "x.npy", np.ones((64, 64), np.float32))
     arguments = ["train", f"{tmp_path}/net.pgraph", f"x={tmp_path}/x.npy", "--backend", "reference"]
-    told = CliRunner().invoke(app, arguments)
-    assert "Dropout without training_mode; --no-dropout turns it off" in told.output
+    reported = CliRunner().invoke(app, arguments)
+    assert "Dropout without training_mode; --no-dropout turns it off" in reported.output
     first, second = (CliRunner().invoke(app, [*arguments, "--no-dropout"]) for _ in range(2))
     assert "drops nothing" in first.output
-    losses = [one.stdout.splitlines()[-1].split()[-1] for one in (told, first, second)]
+    losses = [one.stdout.splitlines()[-1].split()[-1] for one in (reported, first, second)]
     assert losses[1] == losses[2] != losses[0]
 
 
-def test_exported_steps_drop_unless_they_are_not_to(tmp_path: Path) -> None:
+def test_exported_steps_follow_the_dropout_option(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(TEXT.replace("0.5, true", "0.5"))
     states = []
     for number, more in enumerate([[], ["--no-dropout"]]):
@@ -125,6 +125,6 @@ def test_exported_steps_drop_unless_they_are_not_to(tmp_path: Path) -> None:
     assert states == [True, False]
 
 
-def test_all_doors_have_the_option() -> None:
+def test_all_entry_points_have_the_dropout_option() -> None:
     for door in (Trainer, popgraph.train, train_command.command):
         assert signature(door).parameters["dropout"].default is True

@@ -1,4 +1,4 @@
-"""The ratio of Dropout is read when a step runs, wherever it comes from."""
+"""Tests that the ratio of Dropout, fed or written by the host, is read in every step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def options() -> Options:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_a_fed_ratio_decides_and_its_gradient_is_that_of_what_is_kept(backend: str) -> None:
+def test_a_fed_dropout_ratio_and_its_gradient(backend: str) -> None:
     step = popgraph.compile(model(", float ratio"), backend=backend, options=options())
     for ratio in (0.0, 0.25, 0.75, 1.0):
         x = np.ones(COUNT, np.float32)
@@ -44,10 +44,11 @@ def test_a_fed_ratio_decides_and_its_gradient_is_that_of_what_is_kept(backend: s
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_a_ratio_that_the_host_may_write_is_read_in_every_step(backend: str) -> None:
+def test_a_dropout_ratio_written_by_the_host_is_read_in_every_step(backend: str) -> None:
     made = model(initializer=", float ratio = {0.5}")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UntrainedWeightsWarning)  # A setting is not one of them.
+        # The ratio is a setting, not a weight.
+        warnings.simplefilter("error", UntrainedWeightsWarning)
         step = popgraph.compile(made, backend=backend, options=options()).static
     assert step is not None
     x = {"x": np.ones(COUNT, np.float32)}

@@ -1,4 +1,4 @@
-"""Tests on models of PyTorch's exporter: weights it merged train apart, files are for inference."""
+"""Tests models of PyTorch's exporter: merged weights train separately, files are for inference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVAL = torch.onnx.TrainingMode.PRESERVE
 
 
 class Network(nn.Module):
-    """Two convolutions with batch norms, one of which is used twice, and two equal layers."""
+    """Two convolutions, two batch norms, a norm that is used twice, and two equal layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def exported(network: Network, path: Path, mode: torch.onnx.TrainingMode) -> Pat
 
 
 def steps(network: Network, data: tuple[Array, Array]) -> list[float]:
-    """The losses of PyTorch, whose network is trained by that."""
+    """Trains the network by PyTorch; the losses of its steps."""
     optimizer, losses = torch.optim.SGD(network.parameters(), 0.1), []
     network.train()
     for images, labels in batches(data):
@@ -135,7 +135,8 @@ def test_an_exported_network_trains_as_in_pytorch(
     session.weightsToHost()
     held = session.weights()
     for name, tensor in network.state_dict().items():
-        if name in held and (mode == EVAL or "running_var" not in name):  # ONNX's is not corrected
+        # PyTorch's running variance is Bessel-corrected, ONNX's is not.
+        if name in held and (mode == EVAL or "running_var" not in name):
             np.testing.assert_allclose(held[name], tensor.numpy(), rtol=1e-3, atol=1e-5)
     trained = dict(network.named_parameters())
     missing = set(trained) - {*session.selection.trained}
@@ -144,7 +145,7 @@ def test_an_exported_network_trains_as_in_pytorch(
 
 
 @pytest.mark.parametrize("mode", [EVAL, torch.onnx.TrainingMode.TRAINING])
-def test_what_was_trained_is_saved_for_inference(
+def test_trained_models_are_saved_for_inference(
     mode: torch.onnx.TrainingMode, network: Network, data: tuple[Array, Array], tmp_path: Path
 ) -> None:
     path = exported(network.eval(), tmp_path / "net.onnx", mode)
@@ -195,9 +196,9 @@ g (float[4, 3] x) => (float loss)
 
 @pytest.mark.parametrize(
     ("producer", "count"),
-    [("pytorch", 8), ("", 4)],  # two of one, and of zero: a, b, both of w, that of v
+    [("pytorch", 8), ("", 4)],  # two scales of one, and biases of zero: a, b, two of w, one of v
 )
-def test_equal_numbers_belong_to_each_module_of_their_own(producer: str, count: int) -> None:
+def test_merged_weights_are_split_by_module(producer: str, count: int) -> None:
     compilation = Compilation()
     proto = parser.parse_model(SHARED.replace("PRODUCER", producer))
     module = import_model(proto, compilation.weights)
@@ -229,9 +230,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("opset", BODIES)
-def test_what_reads_the_statistics_of_a_step_gets_the_running_ones(
-    opset: int, tmp_path: Path
-) -> None:
+def test_readers_of_batch_statistics_get_running_statistics(opset: int, tmp_path: Path) -> None:
     proto = parser.parse_model(FORMS.replace("VERSION", str(opset)).replace("BODY", BODIES[opset]))
     module, _ = load(proto)
     to_inference(module)

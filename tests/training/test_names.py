@@ -1,4 +1,4 @@
-"""Tests the names of losses, optimizers, schedules and metrics at all doors: one meaning each."""
+"""Tests that names of losses, optimizers, schedules and metrics mean the same everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph.builder.pgraph import parse, parse_schedule
-from popgraph.builder.pgraph.check.losses import LOSS_NAMES, LOSSES, ONE_HOT
+from popgraph.builder.pgraph.check.loss_table import LOSS_NAMES, LOSSES, ONE_HOT
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
@@ -53,7 +53,7 @@ def sigmoid(z: Array) -> Array:
 
 
 def step(z: Array) -> Array:
-    """The loss per element of Huber, for differences."""
+    """Huber's loss of a difference, per element."""
     return np.asarray(np.where(np.abs(z) <= 1, z * z / 2, np.abs(z) - 0.5))
 
 
@@ -70,7 +70,7 @@ NUMPY: Mapping[str, Callable[[Array], Any]] = {
     "l1": lambda z: np.abs(z - ANSWERS).mean(),
     "huber": lambda z: step(z - ANSWERS).mean(),
 }
-"""Each loss of `z = x @ w`."""
+"""NumPy's value of each loss of `z = x @ w`."""
 
 
 def net(name: str) -> str:
@@ -78,7 +78,7 @@ def net(name: str) -> str:
 
 
 def target_of(name: str) -> Array:
-    if LOSSES[name].is_of_classes:
+    if LOSSES[name].takes_classes:
         return ONE_HOTS if LOSSES[name].target == ONE_HOT else CLASSES
     return ANSWERS
 
@@ -119,7 +119,7 @@ def by_command(name: str, loss: str, folder: Path) -> tuple[float, Array]:
 
 
 def expected(name: str) -> tuple[float, Array]:
-    """By NumPy in double precision, with differences for gradients."""
+    """The loss and the weight after a step, by NumPy in f64 with finite differences."""
     options = popgraph.Options(extra_outputs=("w",))
     w = popgraph.compile(net(name), options=options, backend="reference")({"x": X})["w"]
     wide, x = w.astype(np.float64), X.astype(np.float64)
@@ -140,7 +140,7 @@ def test_a_loss_and_its_step_are_those_of_numpy(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "spelled"), SPELLINGS)
 def test_another_spelling_is_the_same_loss(name: str, spelled: str) -> None:
-    """At both doors, to the bit; in a text, a name of an operator of ONNX is that operator."""
+    """Python and texts give the same bits; in a text, an ONNX operator's name is that operator."""
     wanted = by_python(name, name)
     doors = [by_python(name, spelled), by_python(name, spelled.upper()), by_text(name, spelled)]
     for found in doors:
@@ -193,7 +193,7 @@ def test_a_loss_per_token_finds_the_axis_of_the_classes(
 
 
 @pytest.mark.parametrize("axis", [-1, 1, 2])
-def test_an_axis_may_be_said_where_shapes_do_not_tell(axis: int) -> None:
+def test_a_loss_takes_an_axis_where_shapes_are_ambiguous(axis: int) -> None:
     x = RNG.normal(size=(6, 5, 4)).astype(np.float32)
     labels = RNG.integers(0, 5, (6, 5))
     text = TOKENS.replace("END", "x @ w")
@@ -274,7 +274,9 @@ WRONG: list[tuple[str, Array, str, str]] = [
 
 
 @pytest.mark.parametrize(("loss", "target", "what", "hint"), WRONG)
-def test_what_is_wrong_is_said_alike(loss: str, target: Array, what: str, hint: str) -> None:
+def test_errors_of_losses_are_the_same_everywhere(
+    loss: str, target: Array, what: str, hint: str
+) -> None:
     with pytest.raises(PopgraphError) as python:
         Trainer(net(""), loss, "SGD(0.5)").prepare({"x": X, "target": target})
     own = ", and the model has no value of that name" if "no loss" in what else ""
@@ -287,7 +289,7 @@ def test_what_is_wrong_is_said_alike(loss: str, target: Array, what: str, hint: 
     assert (text.value.what, text.value.hint) == (what, hint)
 
 
-def test_a_name_of_neither_a_loss_nor_a_value_says_both() -> None:
+def test_an_unknown_loss_name_is_an_error() -> None:
     with pytest.raises(PopgraphError) as caught:
         Trainer(NET.replace("END", "x @ w").replace("y", "logits"), "logit", "SGD(0.5)")
     assert caught.value.hint == f"did you mean the value 'logits'? {LISTED}"
@@ -309,13 +311,17 @@ def test_shapes_that_fit_two_axes_are_refused() -> None:
     [
         ("mse", "`mse` needs the value to compute the loss of", "`mse(y, target)`"),
         ("cross_entropy(y)", "`cross_entropy` takes two tensors, y and labels", ""),
-        ("mse(y, target, axis=1)", "`mse` does not take this", "it takes no options"),
-        ("huber(y, target, beta=1)", "`huber` does not take this", "it takes delta"),
+        ("mse(y, target, axis=1)", "`mse` does not take this", "it takes sample_weights"),
+        (
+            "huber(y, target, beta=1)",
+            "`huber` does not take this",
+            "it takes sample_weights, delta",
+        ),
         ("l1(y, target, lambda=2)", "`l1` does not take 'lambda' here", "`l1(y)` does"),
         ("ReduceMeen(y)", "no operator 'ReduceMeen'", "the closest name is ReduceMean"),
     ],
 )
-def test_wrong_calls_in_a_text(loss: str, what: str, hint: str) -> None:
+def test_wrong_calls_of_losses_in_a_text(loss: str, what: str, hint: str) -> None:
     section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", loss)
     with pytest.raises(PopgraphError) as caught:
         parse(net("") + section)
@@ -323,7 +329,7 @@ def test_wrong_calls_in_a_text(loss: str, what: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
-def test_a_def_of_a_text_goes_before_a_loss() -> None:
+def test_a_def_of_a_text_shadows_a_loss() -> None:
     own = "def mse(a, b) -> c {\n    c = ReduceSum(a - b, keepdims=0)\n}\n"
     section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", "mse(y, target)")
     trainer = Trainer(own + net("") + section, backend="reference")
@@ -340,7 +346,7 @@ def test_a_def_of_a_text_goes_before_a_loss() -> None:
         (type("CrossEntropyLoss", (), {})(), "loss='cross_entropy'"),
     ],
 )
-def test_a_loss_that_is_no_text(loss: Any, hint: str) -> None:
+def test_a_loss_that_is_not_text(loss: Any, hint: str) -> None:
     with pytest.raises(PopgraphError, match="a loss is a name or an expression") as caught:
         popgraph.train(net(""), X, loss, "SGD(0.5)")
     assert caught.value.hint.startswith(hint)
@@ -360,7 +366,7 @@ def test_a_loss_that_is_no_text(loss: Any, hint: str) -> None:
         ("Lamb(max_grad_norm=2)", "Lamb(learning_rate=0.001, clip_norm=2)"),
     ],
 )
-def test_optimizers_at_all_doors(written: str, meant: str, tmp_path: Path) -> None:
+def test_optimizers_are_the_same_everywhere(written: str, meant: str, tmp_path: Path) -> None:
     assert Trainer(net(""), "mse", written).optimizer == meant
     section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", "mse(y, target)")
     text = net("") + section.replace("SGD(0.5)", written)
@@ -388,7 +394,7 @@ def test_optimizers_at_all_doors(written: str, meant: str, tmp_path: Path) -> No
         ("SGD(0.1, lr=1)", "'learning_rate' of SGD is given twice", ""),
     ],
 )
-def test_wrong_optimizers_are_told_alike(optimizer: str, what: str, hint: str) -> None:
+def test_errors_of_optimizers_are_the_same_everywhere(optimizer: str, what: str, hint: str) -> None:
     section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", "mse(y, target)")
     doors = [(net(""), "mse", optimizer), (net("") + section.replace("SGD(0.5)", optimizer),)]
     for arguments in doors:
@@ -397,7 +403,7 @@ def test_wrong_optimizers_are_told_alike(optimizer: str, what: str, hint: str) -
         assert (caught.value.what, caught.value.hint) == (what, hint)
 
 
-def test_schedules_at_both_doors() -> None:
+def test_schedules_are_the_same_everywhere() -> None:
     section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", "mse(y, target)")
     written = "CosineDecay(decay_steps=9, alpha=0.5, warmup_steps=1)"
     schedule = parse_schedule("cosine(9, 0.5, warmup=1)")
@@ -415,7 +421,7 @@ def test_schedules_at_both_doors() -> None:
 
 
 @pytest.mark.parametrize("name", METRIC_NAMES.names)
-def test_metrics_have_one_meaning(name: str) -> None:
+def test_metrics_are_the_same_everywhere(name: str) -> None:
     for one in (name, name.upper(), *METRIC_NAMES.aliases(name)):
         assert metrics_of(one) == metrics_of(name)
     assert metrics_of("Top_7")[0].name == "top7"
@@ -437,5 +443,5 @@ def test_fit_takes_arrays_as_arguments() -> None:
     assert apart.check(X, CLASSES).loss == joined.check((X, CLASSES)).loss
     with pytest.raises(PopgraphError, match="options have names: batch=32"):
         apart.evaluate((X, CLASSES), 32)
-    with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
-        apart.fit(X, CLASSES, CLASSES)
+    with pytest.raises(PopgraphError, match="the data are 4 arrays, and the model takes 2"):
+        apart.fit(X, CLASSES, CLASSES, CLASSES)

@@ -1,4 +1,4 @@
-"""Tests replicas on threads: copies of a program that train as one does on the whole batch."""
+"""Tests replicas on threads: they train like one program on the whole batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.engine.replicas import SideBySide
+from popgraph.engine.replicas import ParallelCopies
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.training.trainer import Trainer
@@ -31,13 +31,13 @@ DROPPING = NET.replace("Tanh", "Dropout(0.3)")
     ],
 )
 def test_replicas_train_as_whole_batches(backend: str, loss: str, how: dict[str, Any]) -> None:
-    """The last batch of 13 samples leaves a replica with less to do, or nothing."""
+    """The last batch of 13 samples leaves a replica with fewer rows, or none."""
     options: dict[str, Any] = {"loss": loss, "optimizer": "Adam(0.02)", "backend": backend}
     whole = trained(**options, clip=how.get("clip"))
     assert_alike(trained(**options, **how), whole)
 
 
-def test_results_do_not_depend_on_the_speed_of_threads() -> None:
+def test_results_of_replicas_do_not_depend_on_thread_timing() -> None:
     options: dict[str, Any] = {"replicas": 3, "accumulate": 2, "batch": 12, "epochs": 4}
     one, other = trained(DROPPING, **options), trained(DROPPING, **options)
     assert one.history.steps == other.history.steps
@@ -59,14 +59,14 @@ def test_a_resumed_training_has_the_same_bits(tmp_path: Path) -> None:
 def test_replicas_share_weights_and_have_accumulators() -> None:
     trainer = trained(replicas=3, batch=12)
     program = trainer._prepared.executable
-    assert isinstance(program, SideBySide)
+    assert isinstance(program, ParallelCopies)
     for twin in program._twins:
         assert np.shares_memory(twin.variable("w"), program._others.variable("w"))
         ours, theirs = (one.variable("Accum___w") for one in (twin, program._others))
         assert not np.shares_memory(ours, theirs)
 
 
-def test_replicas_draw_apart_and_statistics_are_means() -> None:
+def test_replicas_draw_different_masks_and_average_statistics() -> None:
     net = """
 graph net(x: f32[N, 6]) -> (y: f32[N, 6]) {
     weight scale: f32[6] = ones
@@ -81,7 +81,7 @@ graph net(x: f32[N, 6]) -> (y: f32[N, 6]) {
     same = np.concatenate([X[:8], X[:8]])
     trainer.prepare(same, same, batch=16)
     program = trainer._prepared.executable
-    assert isinstance(program, SideBySide)
+    assert isinstance(program, ParallelCopies)
     run = program.run_together
 
     def keep(inputs: Any) -> list[dict[str, Array]]:
@@ -96,14 +96,14 @@ graph net(x: f32[N, 6]) -> (y: f32[N, 6]) {
     np.testing.assert_allclose(trainer.weights()["mean"], 0.1 * X[:8].mean(0), rtol=1e-5)
 
 
-def test_a_mistake_in_one_replica_ends_the_training() -> None:
+def test_an_error_in_one_replica_ends_the_training() -> None:
     labels = LABELS.copy()
     labels[13] = 7
     with pytest.raises(popgraph.PopgraphError, match="7"):
         popgraph.train(NET, (X, labels), "cross_entropy", "SGD(0.1)", batch=16, replicas=2)
 
 
-def test_what_replicas_do_not_go_together_with() -> None:
+def test_options_that_exclude_replicas() -> None:
     with pytest.raises(RunError, match="quick would replace"):
         trained(replicas=2, quick=True)
     with pytest.raises(RunError, match="a batch of 16 samples does not divide into 6"):

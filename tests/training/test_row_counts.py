@@ -1,4 +1,4 @@
-"""Steps of training on batches of any number of rows: one program after the second number."""
+"""Tests steps on batches of varying row counts: the second count compiles an open program."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def bounds(trainer: Trainer) -> list[dict[str, int]]:
 @pytest.mark.parametrize(
     ("name", "chosen"), [*((name, "SGD") for name in MODELS), *(("mlp", one) for one in OPTIONS)]
 )
-def test_steps_on_any_number_of_rows_are_those_of_the_reference(name: str, chosen: str) -> None:
+def test_steps_on_any_row_count_equal_the_reference(name: str, chosen: str) -> None:
     options = OPTIONS.get(chosen, {})
     losses, weights, trainer = trained(name, **options)
     assert bounds(trainer) == [{}, {"N": 16}], "one for the first batch, and one for all others"
@@ -106,7 +106,7 @@ def test_steps_on_any_number_of_rows_are_those_of_the_reference(name: str, chose
         np.testing.assert_allclose(weights[key], value, 1e-3, 1e-5, err_msg=key)
 
 
-def test_a_batch_of_one_row_has_a_program_of_its_own() -> None:
+def test_a_batch_of_one_row_has_its_own_program() -> None:
     trainer = Trainer(MODELS["mlp"], "loss", popgraph.SGD(0.1))
     data = batches("mlp")
     one = {name: array[:1] for name, array in data[2].items()}

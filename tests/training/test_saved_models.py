@@ -1,4 +1,4 @@
-"""Tests that what is saved after training is standard ONNX, with our results in onnxruntime."""
+"""Tests that trained models are saved as standard ONNX, with the same results in onnxruntime."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_trained_example_is_standard_onnx(name: str, tmp_path: Path) -> None:
     assert "labels" not in [one.name for one in onnx.load(tmp_path / "net.onnx").graph.input]
     for output, expected in theirs.items():
         assert found[output].shape == expected.shape
-        if (name, output) != ("vae", "copy"):  # which is drawn by chance
+        if (name, output) != ("vae", "copy"):  # a random sample
             np.testing.assert_allclose(found[output], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -85,7 +85,7 @@ def builder_of_all() -> tuple[popgraph.Builder, str, str]:
 
 
 def test_a_session_saves_what_inference_needs(tmp_path: Path) -> None:
-    """Labels and loss are gone, statistics are the running ones, and a batch has any size."""
+    """The saved model has no labels and loss, uses running statistics, and any batch size."""
     builder, y, loss = builder_of_all()
     session = popgraph.TrainingSession(
         builder.getModelProto(),
@@ -110,7 +110,7 @@ def test_a_session_saves_what_inference_needs(tmp_path: Path) -> None:
 
 
 def wanted(session: Any, folder: Path, x: Array) -> Array:
-    """By NumPy, of the weights that PopART's own file has."""
+    """The output by NumPy, with the weights of the file that `modelToHost` writes."""
     session.modelToHost(folder / "trained.onnx")
     held = {one.name: onnx.numpy_helper.to_array(one) for one in initializers(folder)}
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))

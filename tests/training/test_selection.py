@@ -1,4 +1,4 @@
-"""Tests what is trained: the rule, patterns of names, the table, and that nothing else costs."""
+"""Tests the selection of trained weights: the rule, name patterns, the table, and the cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support.errors import ModelError
 from popgraph.training.roles import KIND
-from popgraph.training.selection import Choice, Selection, Weight, select
+from popgraph.training.selection import Selection, Weight, WeightPatterns, select
 
 TEXT = """<ir_version: 8, opset_import: ["" : 15], producer_name: "PRODUCER">
 g (float[4, 2] x) => (float loss, float[4, 3] other)
@@ -48,7 +48,7 @@ STATISTICS = ("bn.mean", "bn.var")
 
 
 def proto(producer: str = "pytorch") -> onnx.ModelProto:
-    """ONNX's parser does not take names between quotes."""
+    """The model of `TEXT`; quoted names are replaced, since ONNX's parser refuses them."""
     plain = TEXT.replace("PRODUCER", producer)
     names = {}
     for number, name in enumerate(dict.fromkeys(plain.split('"')[1::2])):
@@ -69,15 +69,15 @@ def read(producer: str = "pytorch") -> tuple[ModuleOp, Compilation]:
     return import_model(proto(producer), compilation.weights), compilation
 
 
-def selected(producer: str = "pytorch", choice: Choice | None = None) -> Selection:
-    return select(read(producer)[0], "loss", choice)
+def selected(producer: str = "pytorch", patterns: WeightPatterns | None = None) -> Selection:
+    return select(read(producer)[0], "loss", patterns)
 
 
 def reasons(selection: Selection) -> dict[str, str]:
     return {one.name: one.reason for one in selection.weights if one.reason}
 
 
-def test_weights_are_trained_and_what_exporters_made_is_not() -> None:
+def test_weights_are_trained_and_constants_of_exporters_are_not() -> None:
     found = selected()
     assert set(found.trained) == ALWAYS
     assert found.statistics == STATISTICS
@@ -93,16 +93,16 @@ def test_weights_are_trained_and_what_exporters_made_is_not() -> None:
     assert set(found.frozen) == {"onnx::Mul_8", "least", "most", "aside", "unread"}
 
 
-def test_other_exporters_have_no_weights_of_one_number() -> None:
+def test_scalars_of_other_exporters_are_not_trained() -> None:
     assert set(selected("tf2onnx").trained) == ALWAYS - {"temperature"}
 
 
-def test_what_no_exporter_made_is_all_meant() -> None:
+def test_without_an_exporter_all_weights_are_trained() -> None:
     assert set(selected("").trained) == ALWAYS | {"onnx::Mul_8"}
 
 
-def test_buffers_are_known_where_the_exporter_tells_them() -> None:
-    """PyTorch's newer exporter says of every tensor whose it is; what it made has no such note."""
+def test_buffers_are_known_from_metadata_of_the_exporter() -> None:
+    """PyTorch's newer exporter notes the kind of each tensor, except for constants of its own."""
     made = proto()
     for name, kind in (("temperature", "PARAMETER"), ("fc.bias", "BUFFER")):
         info = made.graph.value_info.add()
@@ -117,39 +117,44 @@ def test_buffers_are_known_where_the_exporter_tells_them() -> None:
     assert reasons(found)["mul_made"] == "a constant of the exporter"
 
 
-def test_patterns_decide_otherwise() -> None:
-    found = selected(choice=Choice(freeze=("bn.*",)))
+def test_patterns_override_the_rule() -> None:
+    found = selected(patterns=WeightPatterns(freeze=("bn.*",)))
     assert set(found.trained) == ALWAYS - {"bn.weight", "bn.bias"}
     assert not found.statistics and reasons(found)["bn.mean"] == "frozen"
-    found = selected(choice=Choice(train_only=("fc.*", "least", "onnx::Mul_?"), freeze=("*.bias",)))
+    found = selected(
+        patterns=WeightPatterns(train_only=("fc.*", "least", "onnx::Mul_?"), freeze=("*.bias",))
+    )
     assert set(found.trained) == {"fc.weight", "least", "onnx::Mul_8"}
     assert reasons(found)["temperature"] == "not among train_only" and not found.statistics
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("patterns", "said"),
     [
         (
-            Choice(freeze=("fc.wieght",)),
+            WeightPatterns(freeze=("fc.wieght",)),
             "no weight matches the pattern 'fc.wieght'\n  at: freeze\n"
             "  try: did you mean 'fc.weight'?",
         ),
-        (Choice(train_only=("fc.*", "%%%")), "pattern '%%%'\n  at: train_only\n  try: its weights"),
+        (
+            WeightPatterns(train_only=("fc.*", "%%%")),
+            "pattern '%%%'\n  at: train_only\n  try: its weights",
+        ),
     ],
 )
-def test_a_pattern_that_names_nothing_is_an_error(choice: Choice, said: str) -> None:
+def test_a_pattern_that_names_nothing_is_an_error(patterns: WeightPatterns, said: str) -> None:
     with pytest.raises(ModelError) as caught:
-        selected(choice=choice)
+        selected(patterns=patterns)
     assert said in str(caught.value)
 
 
 def test_nothing_to_train_is_an_error() -> None:
     with pytest.raises(ModelError, match="no weights are left to train"):
-        selected(choice=Choice(freeze=("*",))).check()
+        selected(patterns=WeightPatterns(freeze=("*",))).check()
     selected().check()
 
 
-def test_a_table_counts_and_says_why() -> None:
+def test_the_table_has_counts_and_reasons() -> None:
     weights = (
         Weight("a", (1000, 2), "trained"),
         Weight("b", (), "trained"),
@@ -161,7 +166,7 @@ def test_a_table_counts_and_says_why() -> None:
 
 
 def gradients(frozen: tuple[str, ...], *, variables: bool = False) -> tuple[ModuleOp, set[str]]:
-    """A step of training as a graph, and the names of its variables."""
+    """The graph of a training step, and the names of its variables."""
     module, compilation = read()
     training = Training("loss", SGD(Scalar(0.1)), frozen=frozen)
     options = Options(training=training, variables=variables)
@@ -174,7 +179,7 @@ def count(module: ModuleOp) -> int:
 
 
 def test_a_frozen_weight_costs_no_gradient() -> None:
-    """Nor does what leads to frozen weights only: the first layers are not differentiated."""
+    """Layers before the first trained weight are not differentiated."""
     everything, variables = gradients(())
     assert {"fc.weight", "fc.bias", "bn.mean"} <= variables
     trunk = ("fc.weight", "fc.bias", "bn.weight", "bn.bias", *STATISTICS, "least", "most")
@@ -183,18 +188,18 @@ def test_a_frozen_weight_costs_no_gradient() -> None:
     names = [op.name for op in head.walk()]
     assert "graphcore.batch_norm_train" in {op.name for op in everything.walk()}
     assert names.count("graphcore.batch_norm") == 1
-    forward = 2  # and one gradient: that of the weight of the head, not that of its input
+    forward = 2  # plus one gradient: of the head's weight, but not of its input
     assert names.count("graphcore.mat_mul") == forward + 1
     assert count(head) < count(everything) - 10
 
 
-def test_what_the_host_may_write_stays_a_variable() -> None:
+def test_frozen_weights_stay_variables_for_the_host() -> None:
     module, variables = gradients(("fc.weight",), variables=True)
     updated = {op.variable.text for op in module.walk() if isinstance(op, UpdateOp)}
     assert "fc.weight" in variables - updated and {"fc.bias", "bn.mean"} <= updated
 
 
-def test_popgraph_train_tells_what_it_trains(tmp_path: Path) -> None:
+def test_popgraph_train_lists_trained_weights(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(proto(), path)
     np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(8, 2)).astype(np.float32))

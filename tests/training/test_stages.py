@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.engine.staged import StagedExecutable
+from popgraph.engine.staged_executable import StagedExecutable
 from popgraph.support.errors import RunError
 from popgraph.training.trainer import Trainer
 from tests.training.test_accumulation import SUM, X, assert_alike, trained
@@ -56,7 +56,7 @@ def test_a_resumed_pipeline_has_the_same_bits(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.weights()[name], weight)
 
 
-def test_a_pipeline_draws_and_moves_statistics_as_one_program() -> None:
+def test_a_pipeline_has_the_masks_and_statistics_of_one_program() -> None:
     norm = DROPPING.replace(
         "g = h @ b", "g = BatchNormalization(h @ b, scale, shift, mean, variance)"
     ).replace(
@@ -69,7 +69,7 @@ def test_a_pipeline_draws_and_moves_statistics_as_one_program() -> None:
 
 
 def test_readers_of_a_weight_are_on_one_stage() -> None:
-    """Wherever a cut of equal cost would be."""
+    """Stages are not cut between readers of one weight, even for an equal cost."""
     shared = DEEP.replace("g @ c", "g @ b").replace("weight c", "const c")
     assert_alike(trained(shared, stages=2, accumulate=4), trained(shared))
 
@@ -83,13 +83,13 @@ def test_readers_of_a_weight_are_on_one_stage() -> None:
         ({"stages": 9, "accumulate": 16}, "the model does not divide into 9 stages"),
     ],
 )
-def test_pipelines_that_cannot_be(how: dict[str, Any], text: str) -> None:
+def test_invalid_pipelines(how: dict[str, Any], text: str) -> None:
     with pytest.raises(RunError, match=text) as caught:
         trained(DEEP, **how)
     assert caught.value.where in ("stages", "replicas")
 
 
-def test_a_mistake_in_a_stage_ends_the_training() -> None:
+def test_an_error_in_a_stage_ends_the_training() -> None:
     labels = X[:, :3].argmax(1)
     labels[13] = 7
     trainer = Trainer(DEEP, "cross_entropy", "SGD(0.1)", stages=2, accumulate=4)

@@ -1,4 +1,4 @@
-"""Tests random networks under random options of steps, which train as whole batches do."""
+"""Fuzzes options of training steps: random networks train as on whole batches."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ OPTIMIZERS = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """A network, its data and how its steps run."""
+    """A network, its data and the options of its steps."""
 
     layers: tuple[str, ...]
     loss: str
     optimizer: str
     rows: int
-    """Of a micro-batch."""
+    """Rows of a micro-batch."""
     samples: int
     options: tuple[tuple[str, Any], ...]
 
@@ -112,7 +112,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
 
 
 def assert_whole(one: Drawn, backend: str) -> None:
-    """The options change no number, but for what the clip and the schedule are to change."""
+    """Compares with a training that keeps only the options that change results: clip, schedule."""
     given = dict(one.options)
     kept = {name: given[name] for name in ("clip", "schedule") if name in given}
     try:
@@ -139,8 +139,8 @@ def test_options_train_as_whole_batches_in_c(one: Drawn) -> None:
 
 
 def test_fuzz_kills_means_that_do_not_count_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted in the host: a short micro-batch has as much weight as the others."""
-    monkeypatch.setattr("popgraph.training.driver.Driver.weigh", lambda *_: None)
+    """Plants a bug in the host: a short micro-batch has the weight of a full one."""
+    monkeypatch.setattr("popgraph.training.driver.ScheduledDriver.scale_gradients", lambda *_: None)
 
     @settings(max_examples=100, phases=[Phase.generate], database=None)
     @given(drawn())

@@ -1,4 +1,4 @@
-"""Tests options of a training step: clipping, loss scales and recomputation, at all doors."""
+"""Tests options of a training step: clipping, loss scales and recomputation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def assert_alike(found: Trainer, wanted: Trainer, tolerance: float = 1e-5) -> No
 
 
 def clipped(steps: int, clip: float, momentum: float) -> Array:
-    """Descent along mean gradients, which are clipped as by PyTorch's `clip_grad_norm_`."""
+    """SGD on mean gradients that are clipped as by PyTorch's `clip_grad_norm_`."""
     w, velocity = np.ones((6, 1)), np.zeros((6, 1))
     for _ in range(steps):
         gradient = 2 * X[:40].T @ (X[:40] @ w - GOALS[:40]) / 40
@@ -110,7 +110,7 @@ def test_an_argument_overrides_the_norm_of_the_optimizer() -> None:
 @pytest.mark.parametrize("optimizer", ["SGD(0.2, momentum=0.9)", "Adam(0.02)", "RMSProp(0.01)"])
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_a_loss_scale_changes_no_number(optimizer: str, accumulate: int) -> None:
-    """A power of two, in floats that do not underflow."""
+    """A power of two is exact in f32, as long as nothing underflows."""
     plain = trained(optimizer=optimizer)
     scales: tuple[float | str, ...] = (128.0, "auto")
     for scale in scales:
@@ -221,7 +221,7 @@ graph net(x: f32[N, 32]) -> (y: f32[N, 3]) {
 def test_checkpoints_save_memory_and_change_no_bit() -> None:
     lines = ["h = x"] + [f"h = Tanh(h) * {1 + i / 100} |> Sigmoid" for i in range(12)]
     text = DEEP.replace("LAYERS", "\n    ".join(lines))
-    for number in range(12):  # every step gets a name of its own
+    for number in range(12):  # unique names for all layers
         text = text.replace("h = Tanh(h)", f"h{number} = Tanh(h{number - 1})", 1)
     text = text.replace("h = x", "h_ = x").replace("h-1", "h_").replace("h @ v", "h11 @ v")
     x = RNG.normal(size=(256, 32)).astype(np.float32)
@@ -251,7 +251,7 @@ def test_checkpoints_save_memory_and_change_no_bit() -> None:
         ({"recompute": "all"}, "recompute must be one of none, checkpoints, norms, not 'all'"),
     ],
 )
-def test_values_that_are_none(option: dict[str, Any], text: str) -> None:
+def test_invalid_step_options(option: dict[str, Any], text: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         trained(**option)
     assert text in caught.value.what and caught.value.where == next(iter(option))
@@ -269,7 +269,7 @@ train (labels: i64[N]) {
 """
 
 
-def test_a_text_says_how_its_steps_run() -> None:
+def test_a_train_section_has_step_options() -> None:
     said = popgraph.train(NET + SECTION, DATA, epochs=2, batch=16, seed=3)
     given = trained(accumulate=4, clip=0.1, loss_scale="auto", recompute="checkpoints")
     for name, weight in given.weights().items():
@@ -280,14 +280,14 @@ def test_a_text_says_how_its_steps_run() -> None:
     assert "clip_norm=3" in other.optimizer
 
 
-def test_a_value_may_have_the_name_of_an_option() -> None:
+def test_a_value_may_have_the_name_of_a_step_option() -> None:
     clip = "    clip = Clip(y, -0.5, 0.5)\n    loss = cross_entropy(clip,"
     section = SECTION.replace("    clip = 0.1\n", "").replace("    loss = cross_entropy(y,", clip)
     assert "clip_norm" not in popgraph.train(NET + section, DATA, batch=16).optimizer
 
 
 @pytest.mark.parametrize("line", ["accumulate = 0", "clip = -1", 'loss_scale = "some"'])
-def test_wrong_options_of_a_text_have_a_place(line: str) -> None:
+def test_wrong_step_options_of_a_text_have_a_location(line: str) -> None:
     name = line.split()[0]
     lines = [one for one in SECTION.splitlines() if not one.strip().startswith(name)]
     text = NET + "\n".join([*lines[:-1], "    " + line, "}"])
@@ -296,14 +296,14 @@ def test_wrong_options_of_a_text_have_a_place(line: str) -> None:
     assert line in str(caught.value)
 
 
-def test_a_session_refuses_what_its_options_say(tmp_path: Path) -> None:
+def test_a_session_refuses_step_options_of_a_text(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(NET.replace("N", "4") + SECTION.replace("N", "4"))
     flow = popgraph.DataFlow(1, ["loss"])
     with pytest.raises(popgraph.PopgraphError, match="does not take `accumulate`, `clip`"):
         popgraph.TrainingSession(str(tmp_path / "net.pgraph"), flow)
 
 
-def test_the_command_has_the_same_options(tmp_path: Path) -> None:
+def test_the_command_has_the_same_step_options(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(NET)
     for name, array in DATA.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -322,7 +322,7 @@ def test_the_command_has_the_same_options(tmp_path: Path) -> None:
     assert "loss_scale must be a positive number or 'auto', not 'much'" in wrong.output
 
 
-def test_all_doors_have_all_options() -> None:
+def test_all_entry_points_have_all_step_options() -> None:
     for door in (Trainer, popgraph.train, command):
         assert STEP_OPTIONS.keys() <= signature(door).parameters.keys()
     others = {"batches", "ranks", "rank"}

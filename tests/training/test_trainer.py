@@ -56,7 +56,7 @@ def test_a_text_is_trained_validated_and_predicts() -> None:
     assert trained.evaluate((X, LABELS))["accuracy"] == np.mean(found.argmax(1) == LABELS)
 
 
-def test_the_last_batch_has_what_is_left_unless_it_is_dropped() -> None:
+def test_the_last_batch_is_smaller_or_dropped() -> None:
     sizes: list[int] = []
 
     def size(prediction: Any, target: Any) -> float:
@@ -70,7 +70,7 @@ def test_the_last_batch_has_what_is_left_unless_it_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("name", ["nll", "cross_entropy"])
-def test_weights_of_classes_weigh_the_mean(name: str) -> None:
+def test_class_weights_weigh_the_mean(name: str) -> None:
     text = LINEAR.replace("zeros", "glorot_uniform")
     if name == "nll":
         text = text.replace("x @ w", "Softmax(x @ w)")
@@ -123,7 +123,7 @@ def test_all_forms_of_data_train_alike(tmp_path: Path) -> None:
     assert all(one == pytest.approx(found[0], rel=1e-5) for one in found)
 
 
-def test_an_order_is_decided_by_its_seed() -> None:
+def test_the_order_of_samples_follows_the_seed() -> None:
     def losses(seed: int) -> list[float]:
         trainer = Trainer(LINEAR, "cross_entropy", "SGD(0.1)")
         trainer.fit((FEW, CLASSES), epochs=2, batch=10, seed=seed)
@@ -166,7 +166,7 @@ def test_a_model_of_fixed_batches_is_saved_for_any_size(tmp_path: Path) -> None:
     assert np.allclose(found, trainer.predict(FEW), atol=1e-6)
 
 
-def test_metrics_are_what_they_are_called() -> None:
+def test_metrics_have_the_expected_values() -> None:
     scores = np.array([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6], [0.1, 0.6, 0.3]])
     labels = np.array([1, 1, 2, 0])
     found = {
@@ -210,7 +210,7 @@ def test_a_notebook_shows_a_row_for_each_epoch() -> None:
     assert "<th>loss</th>" in shown and f"<td>{trained.history['loss'][1]:.5f}</td>" in shown
 
 
-def test_the_output_that_a_loss_is_of_may_be_named() -> None:
+def test_the_predicted_output_of_a_loss_may_be_named() -> None:
     two = LINEAR.replace("-> (y: f32[N, 3])", "-> (z: f32[N, 4], y: f32[N, 3])")
     two = two.replace("y = x @ w", "z = Neg(x)\n    y = x @ w")
     with pytest.raises(PopgraphError, match="select it by prediction='y'"):
@@ -220,7 +220,7 @@ def test_the_output_that_a_loss_is_of_may_be_named() -> None:
     assert named.history["loss"] == alone.history["loss"]
 
 
-def test_the_command_names_the_output(tmp_path: Path) -> None:
+def test_the_command_names_the_predicted_output(tmp_path: Path) -> None:
     two = LINEAR.replace("-> (y: f32[N, 3])", "-> (z: f32[N, 4], y: f32[N, 3])")
     (tmp_path / "two.pgraph").write_text(two.replace("y = x @ w", "z = Neg(x)\n    y = x @ w"))
     np.save(tmp_path / "x.npy", FEW)
@@ -234,7 +234,7 @@ def test_the_command_names_the_output(tmp_path: Path) -> None:
 
 
 def events(folder: Path) -> list[tuple[str, int, float]]:
-    """What stands in the file of events of a folder: records with their length before them."""
+    """The scalars in the event file of a folder: records that follow their length."""
     proto = pytest.importorskip("tensorboardX.proto.event_pb2", reason="TensorBoard's files")
     (file,) = folder.iterdir()
     data, at, found = file.read_bytes(), 0, []
@@ -291,7 +291,7 @@ def test_a_history_becomes_a_table(tmp_path: Path) -> None:
         ({}, {"patience": 1, "monitor": "val_f1"}, "no epoch has 'val_f1'"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_errors_of_training_calls(
     arguments: dict[str, Any], fitting: dict[str, Any], message: str
 ) -> None:
     usual = {"loss": "cross_entropy", "optimizer": "SGD(0.1)", **arguments}
@@ -308,8 +308,8 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
     assert (
         found.history["loss"] == popgraph.train(LINEAR, (FEW, CLASSES), **settings).history["loss"]
     )
-    with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
-        popgraph.train(LINEAR, tuple((one, 0, 0) for one in FEW), **settings)
+    with pytest.raises(PopgraphError, match="the data are 4 arrays, and the model takes 2"):
+        popgraph.train(LINEAR, tuple((one, 0, 0, 0) for one in FEW), **settings)
     with pytest.raises(PopgraphError, match="a list is not an array"):
         popgraph.train(LINEAR, ([[1.0], [1.0, 2.0]], [0, 1]), **settings)
     ragged = tuple((one[: 2 + number % 2], 0) for number, one in enumerate(FEW))

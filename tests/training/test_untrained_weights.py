@@ -1,4 +1,4 @@
-"""Weights that are to be trained and that no gradient reaches are named, at every start."""
+"""Tests the warning for trained weights that no gradient reaches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def model(body: str, output: str = "") -> onnx.ModelProto:
 
 
 def run(proto: object, backend: str = "reference", through: bool = False) -> list[str]:
-    """The warnings of a start, and of a step."""
+    """The warnings of compiling and running a training step."""
     training = Training("loss", SGD(learning_rate=Scalar(0.1)))
     options = Options(training=training, straight_through=through)
     with warnings.catch_warnings(record=True) as caught:
@@ -63,7 +63,7 @@ def run(proto: object, backend: str = "reference", through: bool = False) -> lis
 
 
 @pytest.mark.parametrize("way", BODIES)
-def test_weights_behind_what_is_flat_are_named(way: str) -> None:
+def test_weights_before_flat_operators_are_named(way: str) -> None:
     (message,) = run(model(BODIES[way], ", float[2] aside" if way == "aside" else ""))
     assert "of the loss 'loss' reaches 1 weight: 'w', which is not trained" in message
     assert "try: freeze" in message
@@ -71,16 +71,16 @@ def test_weights_behind_what_is_flat_are_named(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", STRAIGHT)
-def test_weights_that_a_gradient_reaches_are_not(way: str) -> None:
+def test_weights_with_gradients_are_not_named(way: str) -> None:
     assert run(model(STRAIGHT[way])) == []
 
 
-def test_the_straight_through_option_makes_the_warning_go() -> None:
+def test_the_straight_through_option_avoids_the_warning() -> None:
     assert run(model(QUANTIZED), through=True) == []
 
 
-def test_every_start_warns(tmp_path: Path) -> None:
-    """The cache of programs does not swallow it."""
+def test_cached_programs_warn(tmp_path: Path) -> None:
+    """A program from the cache warns like a new one."""
     path = tmp_path / "m.onnx"
     onnx.save(model(BODIES["Round"]), path)
     for _ in range(3):
@@ -88,7 +88,7 @@ def test_every_start_warns(tmp_path: Path) -> None:
         assert len(run(model(BODIES["Round"]), "c")) == 1
 
 
-def test_the_place_is_named_and_of_many_weights_a_few() -> None:
+def test_the_warning_names_the_operator_and_a_few_weights() -> None:
     names = [f"w{number}" for number in range(7)]
     text = " ".join(f"q{name} = Round({name})" for name in names)
     total = f"r = Sum({', '.join('q' + name for name in names)})"
@@ -109,7 +109,7 @@ def session(**more: object) -> popgraph.TrainingSession:
     return popgraph.TrainingSession(data, flow, "loss", popgraph.ConstSGD(0.1), **more)  # type: ignore[arg-type]
 
 
-def test_sessions_warn_unless_what_is_not_trained_is_frozen() -> None:
+def test_sessions_warn_unless_untrained_weights_are_frozen() -> None:
     with pytest.warns(UntrainedWeightsWarning, match="1 weight: 'w'"):
         session()
     with warnings.catch_warnings():
@@ -117,7 +117,7 @@ def test_sessions_warn_unless_what_is_not_trained_is_frozen() -> None:
         session(freeze=["w"])
 
 
-def test_the_command_warns(tmp_path: Path) -> None:
+def test_the_command_warns_of_untrained_weights(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
     text = "graph g(x: f32[N, 2]) -> (y: f32[N, 2]) {\n weight w: f32[2] = ones\n"
     text += " weight v: f32[2] = ones\n y = x * Round(w) * v\n}\n"
@@ -128,4 +128,4 @@ def test_the_command_warns(tmp_path: Path) -> None:
         [*command, "reference"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     (line,) = (one for one in done.stderr.splitlines() if "reaches 1 weight: 'w'" in one)
-    assert line.startswith("warning: no gradient of the loss")  # and not with a line of PopGraph
+    assert line.startswith("warning: no gradient of the loss")  # without a source line of PopGraph

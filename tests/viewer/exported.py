@@ -9,7 +9,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 SIZE = 4
 MODULES = ("layers.0", "layers.0/attn", "layers.0/attn/q")
-"""Those of the first layer."""
+"""Scopes of the first layer."""
 
 
 def exported(layers: int = 1) -> ModelProto:

@@ -1,7 +1,7 @@
 """
-Takes the pictures of docs/view.md anew: `python -m tests.viewer.pictures [view-ipu ...]`.
+Takes the pictures of docs/view.md again: `python -m tests.viewer.pictures [view-ipu ...]`.
 
-Each is a tab of a browser with a page that the command line saved. Look at what it took.
+Each picture is a browser tab with a page that the command line saved. Look at the results.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HOSTED = """graph hosted(x: f32[3, 4]) -> (mean, v) {
 
 @dataclass(frozen=True)
 class Picture:
-    """What is viewed, with which options, and what a person does before the picture is taken."""
+    """A model, options of `popgraph view`, and the actions before the picture is taken."""
 
     model: tuple[str, ...]
     act: Callable[[Any], None]
@@ -62,7 +62,7 @@ def view(tab: Any, name: str) -> None:
 
 
 def find(tab: Any, words: str, details: str) -> None:
-    """Searches, takes the first that is found, and shows these details of it."""
+    """Searches, selects the first result, and shows one tab of its details."""
     tab.fill("#search", words)
     tab.press("#search", "Enter")
     tab.click(f"[data-tab={details}]")
@@ -94,7 +94,7 @@ def training_time(tab: Any) -> None:
 
 
 def choose(tab: Any, which: str, what: str) -> None:
-    """Chooses what there is to the first call of which something holds."""
+    """Chooses the target `what` of the first call that satisfies the condition `which`."""
     tab.evaluate(f"{{ const call = known.calls.find((call) => {which}); act.choose({what}); }}")
 
 
@@ -144,7 +144,7 @@ def popgraph(*arguments: object) -> None:
 
 
 def digits(folder: Path) -> list[str]:
-    """Images of ten kinds with much noise, as arguments of `popgraph train`."""
+    """Noisy images of ten classes, as arguments of `popgraph train`."""
     rng = np.random.default_rng(0)
     labels = rng.integers(10, size=4000).astype(np.int32)
     kinds = rng.normal(size=(10, 1, 8, 8))
@@ -155,13 +155,13 @@ def digits(folder: Path) -> list[str]:
 
 
 def page(name: str, picture: Picture, folder: Path) -> Path:
-    """The page that is looked at."""
+    """Saves the page of a picture; its path."""
     model, *options = picture.model
     place = folder / f"{'-'.join(picture.model)}.html".replace("/", "-")
     if name == "view-training":
         place = folder / "training.html"
-        told = ("--epochs", 40, "--batch", 32, "--metric", "accuracy", "--validation", 0.2)
-        popgraph("train", EXAMPLES / model, *digits(folder), *told, "--report", place)
+        settings = ("--epochs", 40, "--batch", 32, "--metric", "accuracy", "--validation", 0.2)
+        popgraph("train", EXAMPLES / model, *digits(folder), *settings, "--report", place)
     elif not place.exists():
         if model == "hosted.pgraph":
             (folder / model).write_text(HOSTED)

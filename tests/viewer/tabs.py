@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def opened(browser: Any, address: str) -> Iterator[Any]:
-    """A tab that shows an address, and says nothing in its console."""
+    """A tab that shows an address; fails if its console has messages."""
     tab = browser.new_page(viewport={"width": 1300, "height": 800})
     said: list[str] = []
     tab.on("console", lambda message: said.append(message.text))

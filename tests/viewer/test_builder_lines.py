@@ -1,4 +1,4 @@
-"""Tests the lines of a program in Python that made nodes: from a kernel to its call, and back."""
+"""Tests links between kernels and the lines of a Python program that call the Builder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def line_of(text: str) -> int:
     return 1 + next(at for at, line in enumerate(lines) if text in line and "line_of" not in line)
 
 
-def test_nodes_tell_the_lines_that_made_them() -> None:
+def test_nodes_have_source_lines() -> None:
     document = popgraph.view(built()).document
     model, lowered = document.part("model"), document.part("lowered")
     places = {node["kind"]: (node["file"], node["line"]) for node in model["graph"]}
@@ -51,8 +51,8 @@ def test_nodes_tell_the_lines_that_made_them() -> None:
     assert {node["id"] for node in model["graph"] if node["line"]} == computed
 
 
-def test_lines_change_neither_models_nor_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same calls on other lines make the same model, kernels and program."""
+def test_source_lines_change_neither_models_nor_cache_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same calls on other lines build the same model, kernels and program."""
     monkeypatch.setenv(SWITCH, "1")
     first, second = built(), built_elsewhere()
     assert first.getModelProto() == second.getModelProto()
@@ -69,7 +69,7 @@ def test_lines_change_neither_models_nor_keys(monkeypatch: pytest.MonkeyPatch) -
 
 
 def built_elsewhere() -> popgraph.Builder:
-    """The same calls by a program with another name for its file, further down."""
+    """The same calls by a program in another file, 50 lines further down."""
     text = "\n" * 50 + getsource(built)
     names: dict[str, Any] = {"popgraph": popgraph, "np": np, "__name__": "elsewhere"}
     exec(compile("from __future__ import annotations\n" + text, "<elsewhere>", "exec"), names)
@@ -78,7 +78,7 @@ def built_elsewhere() -> popgraph.Builder:
     return made
 
 
-def test_a_program_without_a_text_has_lines_and_no_source() -> None:
+def test_a_program_without_a_source_file_has_line_numbers() -> None:
     model = popgraph.view(built_elsewhere()).document.part("model")
     lines = [node["line"] for node in model["graph"] if node["line"]]
     assert {node["file"] for node in model["graph"] if node["line"]} == {"<elsewhere>"}
@@ -86,13 +86,13 @@ def test_a_program_without_a_text_has_lines_and_no_source() -> None:
     assert model["sources"] == {}
 
 
-def test_only_a_builder_shows_files_of_python() -> None:
-    """Places in IR texts come from whoever wrote them, who may name any file."""
+def test_only_builders_show_source_files() -> None:
+    """Locations in IR text may name any file, so their sources are not shown."""
     module, _ = load(built())
     assert popgraph.view(module).document.part("model")["sources"] == {}
 
 
-def test_profiles_name_the_line() -> None:
+def test_profiles_name_source_lines() -> None:
     module, compilation = load(built())
     calls = report("net", module, compilation, 1, 1).calls
     assert any(f"{HERE.name}:{line_of('aiOnnx.matmul([x, w])')}" in call.source for call in calls)

@@ -28,7 +28,7 @@ from tests.viewer.exported import MODULES, exported
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZES = {"digits_cnn.pgraph": {"N": 2}, "transformer.pgraph": {"N": 1, "length": 8}}
 FREE = ("Constant", "Flatten", "Gather", "Range", "Reshape", "Shape", "Transpose")
-"""What becomes a constant, or part of how others read."""
+"""Operators that become constants or access patterns, and need no kernel."""
 LEVELS = ("onnx", "graphcore", "structured")
 
 
@@ -45,7 +45,7 @@ def digits() -> Document:
     return document("digits_cnn.pgraph", N=2)
 
 
-def test_the_graph_is_the_model_as_it_was_written(digits: Document) -> None:
+def test_the_graph_is_the_model_before_passes(digits: Document) -> None:
     found = digits.part("model")
     kinds = [node["kind"] for node in found["graph"]]
     assert kinds[:4] == ["input", "Conv", "Relu", "MaxPool"] and kinds[-1] == "output"
@@ -77,7 +77,7 @@ def test_a_node_that_is_folded_into_another_is_computed_by_its_kernel(tmp_path: 
 
 
 def test_modules_of_metadata_are_scopes_at_every_level() -> None:
-    """Of names without slashes, as those of PyTorch's exporter are."""
+    """Names without slashes, as PyTorch's exporter writes them, get scopes from metadata."""
     viewed = popgraph.view(exported()).document
     nodes = viewed.part("model")["graph"]
     scopes = {node["name"]: node["scope"] for node in nodes}
@@ -118,8 +118,8 @@ def test_forms_of_weights_are_folded_unless_they_are_results() -> None:
     assert {node["name"] for node in nodes if node["folded"]} == {"node_shared", "node_turned"}
 
 
-def test_what_a_loop_carries_is_no_weight(tmp_path: Path) -> None:
-    """Neither are the results of a branch, which stay nodes of its graph."""
+def test_loop_carried_values_are_not_weights(tmp_path: Path) -> None:
+    """The results of a branch are not weights either: they stay nodes of its graph."""
     path = tmp_path / "net.pgraph"
     path.write_text(
         "graph net(x: f32[2, 2], deep: bool) -> (y, z) {\n    weight w: f32[2, 2] = normal\n"
@@ -158,13 +158,13 @@ def test_every_kernel_is_linked_with_the_model_both_ways(name: str, train: bool)
     assert without <= {"input", "output", *FREE}
 
 
-def test_a_fused_kernel_tells_of_all_that_it_computes(digits: Document) -> None:
+def test_a_fused_kernel_lists_all_its_operations(digits: Document) -> None:
     lowered, nodes = digits.part("lowered"), digits.part("model")["graph"]
     computed = [[nodes[one]["kind"] for one in call["onnx"]] for call in lowered["calls"]]
     assert ["Conv", "Relu"] in computed
 
 
-def test_marks_change_nothing_of_what_is_compiled(digits: Document) -> None:
+def test_marks_do_not_change_the_compiled_program(digits: Document) -> None:
     module, compilation, _ = models.opened(EXAMPLES / "digits_cnn.pgraph", ["N=2"])
     lower(module, compilation, digits.options)
     plain = [kernel.text for kernel in print_kernels(module)]
@@ -172,7 +172,7 @@ def test_marks_change_nothing_of_what_is_compiled(digits: Document) -> None:
 
 
 def test_the_taken_schedule_comes_first(digits: Document) -> None:
-    """It is that of the operation, and with the others it says what it would cost."""
+    """The first schedule is that of the operation; all have their modelled cost."""
     lowered = digits.part("lowered")
     matched = 0
     for call in lowered["calls"]:
@@ -189,7 +189,7 @@ def test_the_taken_schedule_comes_first(digits: Document) -> None:
     assert matched
 
 
-def test_passes_are_told_in_order_with_their_reasons(digits: Document) -> None:
+def test_passes_are_listed_in_order_with_reasons(digits: Document) -> None:
     rows = digits.part("passes")["passes"]
     assert rows[0]["name"] == "evaluate-constants" and rows[-1]["name"] == "hand-numbers"
     lowering = next(row for row in rows if row["name"] == "onnx-to-graphcore")
@@ -198,7 +198,7 @@ def test_passes_are_told_in_order_with_their_reasons(digits: Document) -> None:
     assert all(bool(row["diff"]) == row["changed"] for row in rows)
 
 
-def test_passes_over_loops_are_told_with_what_they_change() -> None:
+def test_loop_passes_are_listed_with_their_changes() -> None:
     builder = popgraph.Builder()
     x = builder.addInputTensor("FLOAT", [24, 256], "x")
     w = builder.addInitializedInputTensor(np.ones((256, 512), np.float32), "w")
@@ -225,7 +225,7 @@ def test_weights_have_statistics_of_their_finite_numbers() -> None:
     assert sum(found["histogram"]) == 3 and found["values"] == ["1.0", "3.0", "inf", "0.0"]
 
 
-def test_what_cannot_be_lowered_is_told_in_the_part(tmp_path: Path) -> None:
+def test_lowering_errors_are_in_the_document(tmp_path: Path) -> None:
     path = tmp_path / "open.pgraph"
     path.write_text("opset 21\ngraph g(x: f32[3], n: i64[1]) -> (y) {\n  y = Expand(x, n)\n}\n")
     viewed = popgraph.view(path).document
@@ -244,7 +244,7 @@ def test_a_module_of_a_lower_level_is_refused() -> None:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_lifetimes_cover_the_bytes_in_use(name: str) -> None:
-    """At each call, the union of the pieces that are alive; nothing twice but where it writes."""
+    """At each call, live slices cover `bytes`; two overlap only where the call is in place."""
     module, compilation, _ = models.opened(
         EXAMPLES / name, [f"{dim}={size}" for dim, size in SIZES[name].items()]
     )
@@ -272,7 +272,7 @@ def boxes(box: Box) -> Iterator[Box]:
         yield from boxes(inner)
 
 
-def test_measured_times_stand_beside_the_calls_of_a_step() -> None:
+def test_calls_of_a_step_have_measured_times() -> None:
     lowered = document("mlp.pgraph", rounds=1, N=2).part("lowered")
     steps = [call for call in lowered["calls"] if call["step"] is not None]
     assert steps and all(call["time"] >= 0 for call in steps) and lowered["total"] > 0
@@ -281,7 +281,7 @@ def test_measured_times_stand_beside_the_calls_of_a_step() -> None:
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_flame_graph_has_all_time_by_level(name: str) -> None:
+def test_the_flame_graph_splits_all_time_by_level(name: str) -> None:
     viewed = document(name, rounds=1, **SIZES[name])
     lowered, nodes = viewed.part("lowered"), viewed.part("model")["graph"]
     root = viewed.times()
@@ -304,7 +304,7 @@ def test_the_flame_graph_has_all_time_by_level(name: str) -> None:
 
 
 def rounded_sum(parts: Iterable[float]) -> Any:
-    """A sum as six digits tell it, of parts that six digits tell."""
+    """The sum of numbers rounded to six digits, up to that rounding."""
     return pytest.approx(sum(parts), rel=1e-5)
 
 
@@ -312,7 +312,7 @@ def ids(calls: list[Part], chosen: list[Part]) -> list[Part]:
     return [{"id": number} for number, call in enumerate(calls) if call in chosen]
 
 
-def test_what_a_kernel_computes_together_stays_together(tmp_path: Path) -> None:
+def test_a_fused_kernel_is_one_box_of_the_flame_graph(tmp_path: Path) -> None:
     path = tmp_path / "scopes.pgraph"
     path.write_text(
         "opset 21\ngraph g(x: f32[64, 64]) -> (y) {\n  h = Relu(x) * x\n  y = h @ h\n}\n"
@@ -323,8 +323,8 @@ def test_what_a_kernel_computes_together_stays_together(tmp_path: Path) -> None:
     assert ways["Relu + Mul"] == ["relu + mul"]
 
 
-def test_a_loop_shows_what_its_turns_take(tmp_path: Path) -> None:
-    path = tmp_path / "turns.pgraph"
+def test_a_loop_shows_the_times_of_its_iterations(tmp_path: Path) -> None:
+    path = tmp_path / "loop.pgraph"
     path.write_text(
         "opset 21\ngraph g(x: f32[5, 8, 8], w: f32[8, 8]) -> (h) {\n"
         "  h = loop row in x with h = w {\n    h = Tanh(h @ row)\n  }\n}\n"
@@ -334,7 +334,7 @@ def test_a_loop_shows_what_its_turns_take(tmp_path: Path) -> None:
     assert [box.calls for box in kernels if box.name == "the loop itself"] == [1]
     assert [box.calls for box in kernels if "tanh" in box.name] == [5]
     ways = {box.name: [one.name for one in box.below] for box in boxes(root)}
-    assert ways["turns"] == ["h (body)", "Scan h"] and ways["Scan h"] == ["loop h"]
+    assert ways["loop"] == ["h (body)", "Scan h"] and ways["Scan h"] == ["loop h"]
     assert ways["MatMul + Tanh"] == ["mat_mul + tanh"]
 
 
@@ -358,7 +358,7 @@ def hosted(tmp_path_factory: pytest.TempPathFactory) -> Document:
     return view(path)
 
 
-def test_steps_of_python_stand_between_what_is_compiled(hosted: Document) -> None:
+def test_host_steps_are_between_compiled_segments(hosted: Document) -> None:
     lowered = hosted.part("lowered")
     steps = lowered["steps"]
     assert [bool(step["why"]) for step in steps] == [False, True, True, False, False]
@@ -367,7 +367,7 @@ def test_steps_of_python_stand_between_what_is_compiled(hosted: Document) -> Non
         gives = {one["name"]: one["type"] for one in before["gives"]}
         taken = {one["name"]: one["type"] for one in after["takes"]}
         assert taken and taken.keys() <= gives.keys()
-        # Positions of non-zero elements are given up to a bound, and cut between both.
+        # NonZero computes positions up to a bound; the host cuts them to their number.
         cut = {"u": "i64[2, 12]"} if "u" in taken else taken
         assert cut.items() <= gives.items()
     labels = [lowered["calls"][step["calls"][0]]["label"] for step in steps if step["why"]]
@@ -375,7 +375,7 @@ def test_steps_of_python_stand_between_what_is_compiled(hosted: Document) -> Non
 
 
 def test_steps_are_one_graph_at_each_level(hosted: Document) -> None:
-    """Every step is reached from the input, and every kernel is linked with the model."""
+    """Every step is reachable from the input, and every kernel is linked with the model."""
     lowered = hosted.part("lowered")
     graphs = {"onnx": hosted.part("model")["graph"], **lowered["graphs"]}
     for above, level in pairwise(LEVELS):
@@ -399,7 +399,7 @@ def test_steps_are_one_graph_at_each_level(hosted: Document) -> None:
     assert {row["step"] for row in hosted.part("passes")["passes"]} == {1, 4, 5}
 
 
-def test_steps_of_unknown_sizes_are_told(tmp_path: Path) -> None:
+def test_host_steps_require_known_input_sizes(tmp_path: Path) -> None:
     path = tmp_path / "open.pgraph"
     path.write_text("opset 21\ngraph g(x: f32[N]) -> (y) {\n  y = NonZero(x)\n}\n")
     viewed = popgraph.view(path).document

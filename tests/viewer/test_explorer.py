@@ -29,14 +29,17 @@ def test_every_level_is_a_graph_with_scopes_and_edges() -> None:
     written, core, _ = (graph["nodes"] for graph in graphs)
     convolution = written[1]
     assert convolution["label"] == "Conv" and convolution["namespace"] == "h"
-    told = {one["key"]: one["value"] for one in convolution["attrs"]}
-    assert told["written at"] == "digits_cnn.pgraph:13" and "kernel_shape" not in told["reads"]
+    attributes = {one["key"]: one["value"] for one in convolution["attrs"]}
+    assert (
+        attributes["written at"] == "digits_cnn.pgraph:13"
+        and "kernel_shape" not in attributes["reads"]
+    )
     assert {"key": "type", "value": "f32[1, 8, 8, 8]"} in convolution["outputsMetadata"][0]["attrs"]
     pool = next(node for node in core if node["label"] == "max_pool")
     assert {"key": "from", "value": "MaxPool h2"} in pool["attrs"]
 
 
-def test_an_edge_says_which_result_is_read() -> None:
+def test_an_edge_names_the_result_that_is_read() -> None:
     halves = "(a, b) = Split(x, axis=1, num_outputs=2)"
     text = f"graph g(x: f32[4, 6]) -> (y) {{\n  {halves}\n  y = b - a\n}}\n"
     written = explorer_graphs(popgraph.view(text).document)[0]["nodes"]
@@ -50,7 +53,7 @@ def test_a_model_that_is_not_lowered_says_why() -> None:
     assert "must be constant" in graph["groupNodeAttributes"][""]["what"]
 
 
-def test_the_adapter_gives_these_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_adapter_returns_the_same_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("model_explorer", reason="the adapter stands on Model Explorer")
     monkeypatch.syspath_prepend(str(EXAMPLES / "model_explorer"))
     from popgraph_model_explorer.main import PopgraphAdapter

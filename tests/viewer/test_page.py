@@ -1,4 +1,4 @@
-"""Tests the page: what it holds, who is served, and that it works in a browser."""
+"""Tests the page: its contents, its server, and its behaviour in a browser."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OUTSIDE = """(() => {
     return ends.filter(([left, top, right, bottom]) => x + left * scale < 0 || y + top * scale < 0
         || x + right * scale > width || y + bottom * scale > height).length;
 })()"""
-"""How much of what is drawn lies outside of the canvas."""
+"""Number of boxes and paths that are drawn outside of the canvas."""
 SHOWN = "state.graph.boxes.filter((box) => !box.group).map((box) => box.item.node.name)"
 
 
@@ -52,7 +52,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class References(HTMLParser):
-    """What a page would fetch, and the parts that it holds."""
+    """The addresses that a page would fetch, and the parts of its document."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def test_names_of_a_model_cannot_end_the_data() -> None:
     assert "<script>alert" not in text
 
 
-def test_sizes_are_those_of_symbolic_dimensions() -> None:
+def test_sizes_of_symbolic_dimensions_can_be_set() -> None:
     shown = popgraph.view(DIGITS, sizes={"N": 3})
     assert "f32[3, 8, 4, 4]" in json.dumps(shown.document.part("model"))
     assert shown.document.part("lowered")["kernels"]
@@ -127,7 +127,7 @@ def answer(address: str, host: str = "") -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_the_server_is_here_only_and_answers_with_the_token_only(server: Server) -> None:
+def test_the_server_is_local_and_requires_the_token(server: Server) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", server.address)
     status, text = answer(server.address)
     assert status == 200 and "<!doctype html>" in text and 'id="part-' not in text
@@ -149,7 +149,7 @@ def shown(browser: Any, saved: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingPage:
-    """The page of a training that has ended."""
+    """The page of a finished training."""
     page = TrainingPage(tmp_path_factory.mktemp("reports") / "report.html")
     x = np.random.default_rng(0).normal(size=(40, 1, 8, 8)).astype(np.float32)
     popgraph.train(DIGITS, (x, np.arange(40) % 10), epochs=3, batch=10, callbacks=[page])
@@ -166,7 +166,7 @@ def test_a_report_begins_with_the_training(browser: Any, trained: TrainingPage) 
         tab.wait_for_selector("canvas")
 
 
-def test_a_training_that_runs_is_asked_again(browser: Any, trained: TrainingPage) -> None:
+def test_a_running_training_is_polled(browser: Any, trained: TrainingPage) -> None:
     document = popgraph.view(DIGITS, sizes={"N": 1}).document
     now = {"runs": True, "done": 1}
     asked = count()
@@ -188,7 +188,7 @@ def test_a_training_that_runs_is_asked_again(browser: Any, trained: TrainingPage
         assert tab.inner_text(".figures b") == "3"
         times = next(asked)
         tab.wait_for_timeout(1500)
-        assert next(asked) == times + 1, "what has ended is asked no more"
+        assert next(asked) == times + 1, "a training that has ended is no longer polled"
     server.close()
 
 
@@ -206,7 +206,7 @@ def test_the_page_shows_every_view(shown: Any) -> None:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page, and its times in files beside it."""
+    """A page, and files with its times in the same folder."""
     path = tmp_path_factory.mktemp("measured") / "measured.html"
     files = [("--save", "html"), ("--json", "json"), ("--csv", "csv")]
     arguments = [one for option, end in files for one in (option, str(path.with_suffix(f".{end}")))]
@@ -224,25 +224,25 @@ def test_times_are_the_same_in_all_forms(measured: Path) -> None:
     with measured.with_suffix(".csv").open() as file:
         rows = list(csv.DictReader(file))
 
-    def told(box: dict[str, Any], above: str) -> Iterator[tuple[str, str, float, int]]:
+    def boxes_below(box: dict[str, Any], above: str) -> Iterator[tuple[str, str, float, int]]:
         yield above, box["name"], box["microseconds"], box["calls"]
         for inner in box["below"]:
-            yield from told(inner, box["name"])
+            yield from boxes_below(inner, box["name"])
 
     names = {row["number"]: row["name"] for row in rows} | {"": ""}
-    assert list(told(root, "")) == [
+    assert list(boxes_below(root, "")) == [
         (names[row["in"]], row["name"], float(row["microseconds"]), int(row["calls"]))
         for row in rows
     ]
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv"])
-def test_times_are_asked_for_with_a_profile(option: str, tmp_path: Path) -> None:
+def test_times_require_profile(option: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["view", str(DIGITS), option, str(tmp_path / "times")])
     assert result.exit_code == 2 and "times are measured with --profile" in result.output
 
 
-def test_the_flame_graph_tells_times_and_goes_to_places(browser: Any, measured: Path) -> None:
+def test_the_flame_graph_shows_times_and_links(browser: Any, measured: Path) -> None:
     with opened(browser, measured.as_uri()) as tab:
         tab.click("[data-view=time]")
         assert "DIGITS" in tab.inner_text(".told").upper() and "100.0 %" in tab.inner_text(".told")
@@ -268,7 +268,7 @@ def test_the_flame_graph_tells_times_and_goes_to_places(browser: Any, measured: 
         assert title in tab.inner_text("tr.chosen")
 
 
-def test_steps_of_python_are_shown(browser: Any, tmp_path: Path) -> None:
+def test_host_steps_are_shown(browser: Any, tmp_path: Path) -> None:
     path, saved = tmp_path / "net.pgraph", tmp_path / "net.html"
     path.write_text(
         "graph g(x: f32[3]) -> (y) {\n  i = Cast(Relu(x), to=8)\n  y = Neg(Cast(i, to=f32))\n}\n"
@@ -289,7 +289,7 @@ def test_steps_of_python_are_shown(browser: Any, tmp_path: Path) -> None:
         assert f"Python computes it: {why}." in tab.inner_text("#right")
 
 
-def test_what_flows_into_a_model_is_said_to_be_no_operation(shown: Any) -> None:
+def test_inputs_of_a_model_are_not_operations(shown: Any) -> None:
     shown.fill("#search", "input")
     shown.press("#search", "Enter")
     shown.click("[data-tab=way]")
@@ -298,14 +298,14 @@ def test_what_flows_into_a_model_is_said_to_be_no_operation(shown: Any) -> None:
     assert "folded" not in words
 
 
-def test_measured_calls_stand_below_the_roof(browser: Any, measured: Path) -> None:
+def test_measured_calls_are_below_the_roofline(browser: Any, measured: Path) -> None:
     with opened(browser, measured.as_uri()) as tab:
         tab.click("[data-view=program]")
         tab.click(".roofline circle >> nth=0")
         assert tab.inner_text("#right h2") in tab.inner_text("tr.chosen")
 
 
-def test_search_finds(shown: Any) -> None:
+def test_search_finds_nodes_and_kernels(shown: Any) -> None:
     shown.keyboard.press("/")
     shown.keyboard.type("maxpool 8, 4, 4")
     found = shown.query_selector_all("#tree button")
@@ -360,8 +360,8 @@ def test_a_click_on_the_canvas_chooses_a_node_and_groups_open(shown: Any) -> Non
     assert shown.evaluate("state.graph.boxes.filter((box) => box.group && !box.open).length") == 1
 
 
-def test_nothing_of_a_graph_lies_over_another(shown: Any) -> None:
-    """Boxes of one group are apart, and stand below what they read."""
+def test_boxes_of_a_graph_do_not_overlap(shown: Any) -> None:
+    """Boxes of one group do not overlap, and are below the boxes that they read."""
     for level in ("onnx", "graphcore", "structured"):
         shown.click(f"[data-view={level}]")
         faults = shown.evaluate(
@@ -385,7 +385,7 @@ def exported_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("size", [DESK, TABLET, PHONE], ids=["desk", "tablet", "phone"])
 def test_fit_shows_all_that_is_drawn(browser: Any, exported_page: str, size: Any) -> None:
-    """Whatever is open; and nothing of the page lies over it."""
+    """With any groups open, the graph fits, and no other part of the page covers it."""
     with opened(browser, exported_page) as tab:
         tab.set_viewport_size(size)
         for act in ("Close all", "Unfold weights", "Open all", "Fold weights"):
@@ -434,8 +434,8 @@ def test_weights_in_other_forms_are_operands_until_they_are_opened(
 
 
 @pytest.mark.parametrize("size", [DESK, TABLET, PHONE], ids=["desk", "tablet", "phone"])
-def test_columns_of_texts_can_be_read(browser: Any, measured: Path, size: Any) -> None:
-    """What is cut off is the title of its cell."""
+def test_columns_of_tables_are_wide_enough(browser: Any, measured: Path, size: Any) -> None:
+    """A cell whose text is cut off has the whole text as its title."""
     with opened(browser, measured.as_uri()) as tab:
         tab.set_viewport_size(size)
         for view in ("program", "memory"):

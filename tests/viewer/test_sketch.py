@@ -1,4 +1,4 @@
-"""Tests the sketch of a model: the same graph as the document's, on the page before it."""
+"""Tests the sketch of a model: the document's graph, shown before the document is ready."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def test_names_types_and_symbols_are_sketched(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_model_has_no_sketch(tmp_path: Path) -> None:
+def test_bytes_that_are_not_a_model_have_no_sketch(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     with pytest.raises(ModelError, match="not an ONNX model"):
         sketch_of(tmp_path / "broken.onnx")
 
 
-def test_names_that_are_no_text_are_told_by_who_reads_the_model(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_are_refused_by_the_reader(tmp_path: Path) -> None:
     path = saved_as_onnx("graph g(x: f32[2]) -> (odd_name) {\n  odd_name = Relu(x)\n}\n", tmp_path)
     path.write_bytes(path.read_bytes().replace(b"odd_name", b"odd\xffname"))
     assert sketch_of(path) is None
@@ -116,7 +116,7 @@ def saved(tmp_path: Path) -> Path:
     return saved_as_onnx(EXAMPLES / "digits_cnn.pgraph", tmp_path)
 
 
-def test_a_sketch_is_looked_at_while_the_model_is_read(browser: Any, saved: Path) -> None:
+def test_the_sketch_is_shown_while_the_model_is_read(browser: Any, saved: Path) -> None:
     awaited = Awaited()
     server = Server(awaited, sketch_of(saved))
     with server.running():
@@ -144,7 +144,7 @@ def test_the_command_shows_the_sketch_first(saved: Path) -> None:
     command = [sys.executable, "-m", "popgraph", "view", str(saved), "--no-browser"]
     with ExitStack() as ending:
         process = ending.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        ending.callback(process.terminate)  # In the background, it may be deaf to Ctrl-C.
+        ending.callback(process.terminate)  # A background process may ignore SIGINT.
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]
 

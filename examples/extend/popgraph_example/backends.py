@@ -53,7 +53,7 @@ class ToyExecutable(Executable):
 
 
 class ToyBackend(Backend):
-    """Lowers models to graphcore, and runs that."""
+    """Lowers models to graphcore, and runs the graph by NumPy."""
 
     name = "toy"
     level = "graphcore"

@@ -17,7 +17,7 @@ from popgraph.extend import Composite, Node, add_operator, lowers
 
 @lowers("SquaredRelu", domain="com.example")
 def squared_relu(node: Node) -> Operation:
-    """relu(x)^2: its gradient is that of the operations it is built of."""
+    """relu(x)^2, whose gradient follows from its operations."""
     positive = gc.ReluOp(node[0])
     return gc.MulOp(positive, positive)
 

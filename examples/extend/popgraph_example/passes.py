@@ -1,4 +1,4 @@
-"""A pass: negations that cancel each other."""
+"""A pass that removes double negations."""
 
 from __future__ import annotations
 

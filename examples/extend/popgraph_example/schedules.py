@@ -1,4 +1,4 @@
-"""A chooser of schedules: contractions that pack nothing."""
+"""A pass that chooses schedules of contractions without packing."""
 
 from __future__ import annotations
 

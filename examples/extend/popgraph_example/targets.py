@@ -1,4 +1,4 @@
-"""A target: a core with small caches, which runs what every 64-bit x86 or Arm core runs."""
+"""A target: a core with small caches, and the baseline instructions of 64-bit x86 or Arm."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from popgraph.viewer.explorer import explorer_graphs
 
 
 class PopgraphAdapter(Adapter):
-    """Sizes that a model leaves open are 1."""
+    """Converts a model to graphs; unspecified sizes are 1."""
 
     metadata = AdapterMetadata(
         id="popgraph",

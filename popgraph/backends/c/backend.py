@@ -72,14 +72,14 @@ class CBackend(Backend):
 
         return spelled(module)
 
-    def build_again(
+    def load_cached(
         self, key: Key, weights: WeightStore, threads: int = 1, *, is_told: bool = False
     ) -> Executable | None:
         from popgraph.backends.c.cache.program_cache import ProgramKey
-        from popgraph.backends.c.run.sized import build_again
+        from popgraph.backends.c.run.sized import load_cached
 
         assert isinstance(key, ProgramKey), "it is a key of this backend"
-        return build_again(key, weights, threads, is_told=is_told)
+        return load_cached(key, weights, threads, is_told=is_told)
 
     @property
     def shortcuts(self) -> Shortcuts:

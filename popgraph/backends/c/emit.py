@@ -23,7 +23,7 @@ from popgraph.dialects.tile import ProgramOp
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod, text
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 
 Files = dict[str, list[memoryview]]
 """Contents by name, in parts."""
@@ -142,7 +142,7 @@ def _sizes(sizes: Sequence[Size]) -> str:
     )
 
 
-def _listed(places: Sequence[Place]) -> str:
+def _listed(places: Sequence[SizedAxis]) -> str:
     return ", ".join(
         f"axis {place.axis} of {_comment(json.dumps(place.tensor))}"
         + (f" (times {place.factor})" if place.factor > 1 else "")

@@ -18,7 +18,7 @@ from popgraph.dialects.tile import ProgramOp
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
-from popgraph.support.errors import BackendError, RunError, fitting_memory
+from popgraph.support.errors import BackendError, RunError, reporting_out_of_memory
 from popgraph.support.index_checks import raise_errors
 from popgraph.support.shapes import Shape, text
 
@@ -85,7 +85,7 @@ class ReferenceExecutable(Executable):
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         refuse_donations(donate, "the reference backend computes nothing in place")
         inputs = self.fitted(inputs)
-        with np.errstate(all="ignore"), fitting_memory():
+        with np.errstate(all="ignore"), reporting_out_of_memory():
             outputs, state = self._program.step(inputs, self._state)
         raise_errors((check, outputs.pop(name)) for name, check in self._checks.items())
         self._state.update(state)

@@ -19,7 +19,7 @@ from popgraph.dialects import program as pg
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.control import Control
-from popgraph.dialects.program.control import Body
+from popgraph.dialects.program.control_signatures import Body
 from popgraph.dialects.tile.attributes import memory_span
 from popgraph.dialects.tile.running import ends_of, sizes_for
 from popgraph.support.arrays import Array

@@ -21,7 +21,7 @@ from popgraph.backends.reference.bodies import (
 from popgraph.backends.reference.memory import numpy_dtype, unwritten
 from popgraph.dialects.tile import ApartOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.support.arrays import Array
-from popgraph.support.ranks.world import exchanged
+from popgraph.support.ranks.world import exchange_if
 from popgraph.support.shapes import Shape
 
 
@@ -269,7 +269,7 @@ def send_step(op: SendOp, scope: Scope) -> Step:
 
     def step(frame: Frame) -> None:
         condition = None if when is None else np.asarray(frame[when])
-        frame[target][...] = exchanged(op.exchange, frame[source], condition)
+        frame[target][...] = exchange_if(op.exchange, frame[source], condition)
 
     return step
 

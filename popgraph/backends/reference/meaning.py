@@ -14,7 +14,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array, random_array
-from popgraph.support.sizes import fronts
+from popgraph.support.sizes import leading_slices
 
 State = Mapping[str, Array]
 
@@ -81,7 +81,7 @@ def _cut(
                 places = [place for place in size.inputs if place.tensor == name]
                 found[name] = np.full_like(whole, np.nan)
                 front, old = (
-                    fronts({name: array}, places, numbers[size.name])[name]
+                    leading_slices({name: array}, places, numbers[size.name])[name]
                     for array in (found[name], whole)
                 )
                 front[...] = old
@@ -121,7 +121,7 @@ def assert_same_meaning(
             if index:
                 assert_as_declared(module, outputs, weights)
             for size in sizes_of(before):
-                outputs = fronts(outputs, size.outputs, numbers[size.name])
+                outputs = leading_slices(outputs, size.outputs, numbers[size.name])
             results.append(outputs | {f"variable {k}": v for k, v in variables.items()})
         missing = set(results[0]) - set(results[1])
         assert not missing, f"gives no {', '.join(sorted(missing))} any more"

@@ -30,7 +30,7 @@ from popgraph.dialects.onnx.types import OptType, SeqType, describe, dims, stati
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, RunError, UnsupportedError
-from popgraph.support.given import as_array, check_names, fitted
+from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.shapes import Shape
 
 Values = dict[SSAValue, Any]

@@ -14,7 +14,7 @@ from popgraph.backends.reference.graph import Functions, State
 from popgraph.backends.reference.memory import Bytes, numpy_dtype, typed, unwritten, unwritten_bytes
 from popgraph.dialects import tile
 from popgraph.dialects.program import BlobAttr, DataAttr, WeightStore
-from popgraph.dialects.program.control import Branching, Looping
+from popgraph.dialects.program.control_signatures import Branching, Looping
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
 

@@ -25,7 +25,7 @@ from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.running import Extent, running_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
-from popgraph.support.ranks.world import exchanged
+from popgraph.support.ranks.world import exchange_if
 from popgraph.support.shapes import Shape, prod
 
 Indices: TypeAlias = Sequence[Any]
@@ -382,7 +382,7 @@ def run_fused(op: tile.FusedOp, *memories: Array) -> tuple[Array, ...]:
 def run_start_exchange(
     op: tile.StartExchangeOp, memory: Array, when: Array | None = None
 ) -> tuple[Array, ...]:
-    return (exchanged(op.exchange, memory.reshape(-1), when),)
+    return (exchange_if(op.exchange, memory.reshape(-1), when),)
 
 
 def run_finish_exchange(op: tile.FinishExchangeOp, memory: Array, *_: Array) -> tuple[Array, ...]:

@@ -68,7 +68,7 @@ class Conversion:
         dtype = tensor_dtype_to_np_dtype(self.target)
         if self.target == TensorProto.INT32:
             values = self._fitting(values, name)
-        with np.errstate(over="ignore"):  # what is too large is infinite in half precision
+        with np.errstate(over="ignore"):  # too large numbers are infinite in half precision
             return values.astype(dtype)
 
     def _fitting(self, values: Array, name: str) -> Array:

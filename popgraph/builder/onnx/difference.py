@@ -191,8 +191,8 @@ def _list_differences(path: str, first: Any, second: Any) -> Iterator[str]:
             else:
                 yield from _differences(label, keyed[0][key], keyed[1][key])
         return
-    for place, (mine, other) in enumerate(zip(first, second, strict=False)):
-        yield from _differences(f"{path}[{place}]", mine, other)
+    for index, (mine, other) in enumerate(zip(first, second, strict=False)):
+        yield from _differences(f"{path}[{index}]", mine, other)
     if len(first) != len(second):
         yield f"{path}: {len(first)} of them, {len(second)}"
 

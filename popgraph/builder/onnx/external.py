@@ -21,7 +21,15 @@ from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import is_settled, state_of
-from popgraph.support.reading import Missing, Outside, Unreadable, beside, part_of, reading, size_of
+from popgraph.support.reading import (
+    Missing,
+    Outside,
+    Unreadable,
+    path_inside,
+    read_range,
+    reading,
+    size_of,
+)
 
 
 def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
@@ -42,7 +50,7 @@ def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
 
 
 @dataclass(frozen=True)
-class Place:
+class FileRange:
     """The location of a tensor's elements: a file, as named in the model, offset and length."""
 
     location: str
@@ -52,14 +60,14 @@ class Place:
 
 
 @dataclass(frozen=True)
-class DataPlaces:
+class DataFolders:
     """Further locations for the data of a model, and the locations actually used."""
 
     folder: Path
     """A folder whose files may be read; names are relative to it."""
     files: Collection[Path] = ()
     """Files outside the folder that may be read."""
-    found: dict[str, Place] = field(default_factory=dict)
+    found: dict[str, FileRange] = field(default_factory=dict)
     """Locations by tensor name."""
 
     def names(self, location: str, path: Path) -> bool:
@@ -73,18 +81,18 @@ class DataPlaces:
         if path.resolve() in self.files:
             return path
         inside = path.resolve().is_relative_to(home)
-        return beside(home, os.path.relpath(path, home) if inside and location else location)
+        return path_inside(home, os.path.relpath(path, home) if inside and location else location)
 
 
 class ExternalData:
-    """Resolves the files with a model's large tensors, beside the model or at `places`."""
+    """Resolves the files with a model's large tensors, next to the model or in `folders`."""
 
     def __init__(
-        self, folder: Path | None, store: WeightStore, places: DataPlaces | None = None
+        self, folder: Path | None, store: WeightStore, folders: DataFolders | None = None
     ) -> None:
         self.folder = None if folder is None else folder.resolve()
         self.store = store
-        self._places = places
+        self._folders = folders
 
     def resolve(self, proto: ModelProto) -> None:
         """Registers every external tensor in the store, to be mapped on first use."""
@@ -94,13 +102,13 @@ class ExternalData:
 
     def _resolve_tensor(self, tensor: TensorProto) -> None:
         check_tensor(tensor)
-        path, offset, length = self._place(tensor)
-        with _refusing(tensor.name, path):
+        path, offset, length = self._file_range(tensor)
+        with _reporting_unreadable(tensor.name, path):
             state = self.store.files.setdefault(path, state_of(path))
         row = dtypes.BY_ONNX.get(tensor.data_type)
         if row is None or row.name in PACKED:
-            with _refusing(tensor.name, path):
-                tensor.raw_data = part_of(path, offset, length)
+            with _reporting_unreadable(tensor.name, path):
+                tensor.raw_data = read_range(path, offset, length)
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             return
@@ -123,7 +131,7 @@ class ExternalData:
         del tensor.external_data[:]
         tensor.external_data.add(key=IN_STORE, value=key)
 
-    def _place(self, tensor: TensorProto) -> tuple[Path, int, int]:
+    def _file_range(self, tensor: TensorProto) -> tuple[Path, int, int]:
         """File, offset and length; ModelError if the file is outside the model's folder."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
@@ -132,9 +140,9 @@ class ExternalData:
             path = self._path(location)
             size = size_of(path)
         except Unreadable as error:
-            if self._places is not None:
-                raise _unrecognised(location, tensor.name, error, self._places) from error
-            raise _elsewhere(location, where, error, self.folder) from error
+            if self._folders is not None:
+                raise _unrecognised(location, tensor.name, error, self._folders) from error
+            raise _outside_error(location, where, error, self.folder) from error
         try:
             offset = int(entries.get("offset") or 0)
             length = int(entries.get("length") or size - offset)
@@ -147,24 +155,24 @@ class ExternalData:
                 where,
                 "the file was not copied whole, or belongs to another model",
             )
-        if self._places is not None and self._places.names(location, path):
-            self._places.found[tensor.name] = Place(location, path, offset, length)
+        if self._folders is not None and self._folders.names(location, path):
+            self._folders.found[tensor.name] = FileRange(location, path, offset, length)
         return path, offset, length
 
     def _path(self, location: str) -> Path:
         """The file in the model's folder, otherwise at one of the further locations."""
-        if self._places is None:
-            assert self.folder is not None, "a model without a folder has places"
-            return beside(self.folder, location)
+        if self._folders is None:
+            assert self.folder is not None, "a model without a folder has other folders"
+            return path_inside(self.folder, location)
         if self.folder is not None:
             with suppress(Unreadable):
-                path = beside(self.folder, location)
+                path = path_inside(self.folder, location)
                 size_of(path)
                 return path
-        return self._places.path(location)
+        return self._folders.path(location)
 
 
-def _elsewhere(location: str, where: str, error: Unreadable, folder: Path | None) -> ModelError:
+def _outside_error(location: str, where: str, error: Unreadable, folder: Path | None) -> ModelError:
     if isinstance(error, Outside):
         return ModelError(
             f"the external data file {location!r} is outside the model's folder",
@@ -179,7 +187,7 @@ def _elsewhere(location: str, where: str, error: Unreadable, folder: Path | None
     )
 
 
-def _unrecognised(location: str, name: str, error: Unreadable, places: DataPlaces) -> ModelError:
+def _unrecognised(location: str, name: str, error: Unreadable, folders: DataFolders) -> ModelError:
     """The error message of PopART and ONNX, which programs match."""
     if isinstance(error, Outside):
         wrong = "but it is outside the working directory, and this program did not write it"
@@ -189,12 +197,12 @@ def _unrecognised(location: str, name: str, error: Unreadable, places: DataPlace
         f"Unrecognised file name '{location}' for externally stored tensor '{name}': its data "
         f"should be stored in {location}, {wrong}",
         f"tensor {name!r}",
-        f"names are relative to the working directory, {str(places.folder)!r}",
+        f"names are relative to the working directory, {str(folders.folder)!r}",
     )
 
 
 @contextmanager
-def _refusing(name: str, path: Path) -> Iterator[None]:
+def _reporting_unreadable(name: str, path: Path) -> Iterator[None]:
     """Converts an error for a file that disappeared."""
     try:
         with reading():
@@ -214,7 +222,7 @@ def _mapping(
         if prod(shape) == 0:
             return np.empty(shape, dtype)
         size = prod(shape) * dtype.itemsize
-        with _refusing(name, path):
+        with _reporting_unreadable(name, path):
             mapped: Array = np.memmap(path, np.uint8, "r", offset, (size,))
         return array_of_memory(mapped, dtype, shape)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx import ModelProto, TensorProto, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder.onnx.external import DataPlaces, Place
+from popgraph.builder.onnx.external import DataFolders, FileRange
 from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.onnx.tensorproto import PAYLOAD
 from popgraph.dialects.program import WeightStore
@@ -19,12 +19,12 @@ _WRITTEN: set[Path] = set()
 """Files written by this process; its own models may read them from any folder."""
 
 
-def data_places() -> DataPlaces:
+def data_folders() -> DataFolders:
     """PopART's locations of external data: files relative to the working directory."""
-    return DataPlaces(Path.cwd(), frozenset(_WRITTEN))
+    return DataFolders(Path.cwd(), frozenset(_WRITTEN))
 
 
-def save_externally(model: ModelProto, ids: Sequence[str], filename: str) -> dict[str, Place]:
+def save_externally(model: ModelProto, ids: Sequence[str], filename: str) -> dict[str, FileRange]:
     """Writes weights to a file in sequence; returns their locations."""
     path = Path(filename)
     if not path.absolute().parent.exists():
@@ -34,17 +34,17 @@ def save_externally(model: ModelProto, ids: Sequence[str], filename: str) -> dic
             "make the folder first",
         )
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
-    places: dict[str, Place] = {}
+    ranges: dict[str, FileRange] = {}
     parts: list[bytes] = []
     offset = 0
     for id in ids:
         data = _data(tensors, id)
-        places[id] = Place(filename, path.absolute(), offset, len(data))
+        ranges[id] = FileRange(filename, path.absolute(), offset, len(data))
         parts.append(data)
         offset += len(data)
     write_file(path, parts)
     _WRITTEN.add(path.resolve())
-    return places
+    return ranges
 
 
 def _data(tensors: Mapping[str, TensorProto], id: str) -> bytes:
@@ -65,54 +65,54 @@ def _refused(what: str) -> ModelError:
     )
 
 
-def exported(module: ModuleOp, store: WeightStore, places: Mapping[str, Place]) -> ModelProto:
-    """Exports a module, with some weights stored externally at `places`."""
+def exported(module: ModuleOp, store: WeightStore, ranges: Mapping[str, FileRange]) -> ModelProto:
+    """Exports a module, with some weights stored externally at `ranges`."""
     message = export_model(module, store)
-    mark(message, places)
+    mark(message, ranges)
     return message
 
 
-def mark(model: ModelProto, places: Mapping[str, Place]) -> None:
+def mark(model: ModelProto, ranges: Mapping[str, FileRange]) -> None:
     """Replaces the data of weights in a model by their external locations."""
     for tensor in model.graph.initializer:
-        if tensor.name in places:
+        if tensor.name in ranges:
             for name in PAYLOAD:
                 tensor.ClearField(name)
             tensor.ClearField("external_data")
             tensor.data_location = TensorProto.EXTERNAL
-            place = places[tensor.name]
+            range_ = ranges[tensor.name]
             for key, value in (
-                ("location", place.location),
-                ("length", place.length),
-                ("offset", place.offset),
+                ("location", range_.location),
+                ("length", range_.length),
+                ("offset", range_.offset),
             ):
                 tensor.external_data.add(key=key, value=str(value))
 
 
-def overwrite(places: Mapping[str, Place], data: Mapping[str, bytes]) -> None:
+def overwrite(ranges: Mapping[str, FileRange], data: Mapping[str, bytes]) -> None:
     """Overwrites the data of weights in their files; other contents are kept."""
-    for path in dict.fromkeys(place.path for place in places.values()):
+    for path in dict.fromkeys(range_.path for range_ in ranges.values()):
         content = bytearray(path.read_bytes())
-        for id, place in places.items():
-            if place.path == path and id in data:
-                content[place.offset : place.offset + place.length] = data[id]
+        for id, range_ in ranges.items():
+            if range_.path == path and id in data:
+                content[range_.offset : range_.offset + range_.length] = data[id]
         write_file(path, [bytes(content)])
 
 
-def append(data: Mapping[str, bytes], places: Mapping[str, Place]) -> None:
+def append(data: Mapping[str, bytes], ranges: Mapping[str, FileRange]) -> None:
     """Appends data to files, which may be too large to rewrite."""
     for id, content in data.items():
-        append_to(places[id].path, content)
+        append_to(ranges[id].path, content)
 
 
-def copy_weights(places: Mapping[str, Place], location: str) -> dict[str, Place]:
+def copy_weights(ranges: Mapping[str, FileRange], location: str) -> dict[str, FileRange]:
     """Copies the data of weights to another file; returns the new locations."""
     path = Path(location)
-    found: dict[str, Place] = {}
+    found: dict[str, FileRange] = {}
     parts: list[bytes] = []
-    for id, place in places.items():
-        data = place.path.read_bytes()[place.offset : place.offset + place.length]
-        found[id] = Place(location, path.absolute(), sum(map(len, parts)), len(data))
+    for id, range_ in ranges.items():
+        data = range_.path.read_bytes()[range_.offset : range_.offset + range_.length]
+        found[id] = FileRange(location, path.absolute(), sum(map(len, parts)), len(data))
         parts.append(data)
     write_file(path, parts)
     _WRITTEN.add(path.resolve())

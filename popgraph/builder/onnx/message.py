@@ -12,18 +12,18 @@ from onnx import AttributeProto, GraphProto, ModelProto
 from popgraph.builder.onnx.wire import Marking, without_weights
 from popgraph.support.errors import ModelError
 from popgraph.support.files import SIZE, State
-from popgraph.support.reading import Unreadable, opened, reading, rest_of
+from popgraph.support.reading import Unreadable, opened, read_stream, reading
 
 LARGE_MODEL = 1 << 20
 """Bytes from which on a model's weights are not copied through protobuf."""
-THE_BYTES = "the bytes given"
+BYTES_LOCATION = "the bytes given"
 """The location in errors about a model without a file."""
 
 
 def read_message(model: str | Path | bytes, weights: Marking | None = None) -> ModelProto:
     """The message of a model, a file or its bytes; `weights` may put others in their place."""
     if isinstance(model, bytes | bytearray | memoryview):
-        return parsed(memoryview(model), THE_BYTES, weights)
+        return parsed(memoryview(model), BYTES_LOCATION, weights)
     where = where_of(Path(model))
     content, _ = content_of(Path(model), where)
     return parsed(content, where, weights)
@@ -41,7 +41,7 @@ def content_of(path: Path, where: str, *, mapped: bool = False) -> tuple[memoryv
         with reading(), file:
             size = state[SIZE]
             if size == 0:  # a pipe, for example
-                return memoryview(rest_of(file)), state
+                return memoryview(read_stream(file)), state
             if mapped:
                 return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ)), state
             content = np.empty(size, np.uint8)

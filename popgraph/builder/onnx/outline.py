@@ -43,10 +43,10 @@ def outline_of(path: Path) -> Outline:
 
 
 def _graph(proto: GraphProto) -> Outline:
-    told = (*proto.input, *proto.output, *proto.value_info)
+    infos = (*proto.input, *proto.output, *proto.value_info)
     held = {one.name: one for one in proto.initializer}
     held |= {one.values.name: one.values for one in proto.sparse_initializer}
-    types = {info.name: _declared(info) for info in told if info.type.HasField("tensor_type")}
+    types = {info.name: _declared(info) for info in infos if info.type.HasField("tensor_type")}
     return Outline(
         inputs=tuple(name for name in _names(proto.input) if name not in held),
         outputs=_names(proto.output),

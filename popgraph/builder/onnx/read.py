@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from popgraph.builder.budget import MODELS, most_function_nodes
-from popgraph.builder.onnx.external import DataPlaces, ExternalData
+from popgraph.builder.onnx.external import DataFolders, ExternalData
 from popgraph.builder.onnx.message import (
-    THE_BYTES,
+    BYTES_LOCATION,
     check,
     content_of,
     graphs_of,
@@ -29,12 +29,12 @@ from popgraph.dialects.onnx.reader import (
     read_opset,
     versions_of,
 )
-from popgraph.dialects.onnx.tensorproto import set_aside
+from popgraph.dialects.onnx.tensorproto import move_to_store
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
 
-_TOLD = {
+_IMPORTED_FIELDS = {
     "ir_version", "opset_import", "producer_name", "producer_version", "domain",
     "model_version", "doc_string", "graph", "metadata_props", "functions",
 }  # fmt: skip
@@ -45,18 +45,18 @@ def import_model(
     store: WeightStore,
     *,
     mapped: bool = False,
-    places: DataPlaces | None = None,
+    folders: DataFolders | None = None,
 ) -> ModuleOp:
     """
     Imports an ONNX model from a file, bytes or a message.
 
     If `mapped`, large weights are memory-mapped from the file, which must not be modified then. The
-    import is lossless. External data are read on demand, beside the model or at `places`.
+    import is lossless. External data are read on demand, beside the model or at `folders`.
     ModelError if the model is not valid.
     """
     proto, folder = _load(model, store, mapped)
     try:
-        return _import(proto, folder, store, places)
+        return _import(proto, folder, store, folders)
     except UnicodeDecodeError as error:
         raise not_utf8("the model") from error
     except RecursionError as error:
@@ -64,10 +64,10 @@ def import_model(
 
 
 def _import(
-    proto: ModelProto, folder: Path | None, store: WeightStore, places: DataPlaces | None
+    proto: ModelProto, folder: Path | None, store: WeightStore, folders: DataFolders | None
 ) -> ModuleOp:
-    if folder is not None or places is not None:
-        ExternalData(folder, store, places).resolve(proto)
+    if folder is not None or folders is not None:
+        ExternalData(folder, store, folders).resolve(proto)
     opsets = versions_of(proto.opset_import) or {"": 1}
     functions = _read_functions(proto, store)
     writer = GraphWriter(opsets, store, name=proto.graph.name, functions=functions)
@@ -89,7 +89,7 @@ def _load(
         return model, None
 
     def kept(rest: bytes, elements: memoryview) -> bytes | None:
-        return set_aside(rest, elements, store)
+        return move_to_store(rest, elements, store)
 
     if isinstance(model, str | Path):
         path = Path(model)
@@ -102,7 +102,7 @@ def _load(
             f"cannot read a model from {type(model).__name__}",
             hint="give a path, a .pgraph text, bytes, a ModelProto, a Builder or an IR module",
         )
-    return parsed(memoryview(bytes(model)), THE_BYTES, kept), None
+    return parsed(memoryview(bytes(model)), BYTES_LOCATION, kept), None
 
 
 def _about(proto: ModelProto) -> dict[str, Attribute]:
@@ -117,14 +117,14 @@ def _about(proto: ModelProto) -> dict[str, Attribute]:
             about[key] = BytesAttr.of(text)
     if proto.model_version:
         about["model_version"] = IntegerAttr(proto.model_version, i64)
-    told = set(_TOLD)
+    known_fields = set(_IMPORTED_FIELDS)
     if all(entry.HasField("key") and entry.HasField("value") for entry in proto.metadata_props):
         if proto.metadata_props:
             entries = [(entry.key, entry.value) for entry in proto.metadata_props]
             about["metadata"] = MetadataAttr.of(entries)
     else:
-        told.remove("metadata_props")
-    if rest := remainder(proto, told):
+        known_fields.remove("metadata_props")
+    if rest := remainder(proto, known_fields):
         about["rest"] = BytesAttr(rest)
     return about
 

@@ -80,39 +80,39 @@ def _replaced(data: memoryview, number: int, change: Callable[[memoryview], byte
 
 def _fields(data: memoryview) -> Iterator[_Field]:
     """The fields of a message; ValueError if it is truncated or has groups."""
-    place, size = 0, len(data)
-    while place < size:
-        start = place
-        key, place = _read_varint(data, place)
+    position, size = 0, len(data)
+    while position < size:
+        start = position
+        key, position = _read_varint(data, position)
         number, kind, length = key >> 3, key & 7, 0
         if kind == _VARINT:
-            _, end = _read_varint(data, place)
-            yield _Field(number, kind, start, place, end)
-            place = end
+            _, end = _read_varint(data, position)
+            yield _Field(number, kind, start, position, end)
+            position = end
             continue
         if kind == _BYTES:
-            length, place = _read_varint(data, place)
+            length, position = _read_varint(data, position)
         elif kind in (_FIXED32, _FIXED64):
             length = 4 if kind == _FIXED32 else 8
         else:
             raise ValueError("a group")
-        if number == 0 or place + length > size:
+        if number == 0 or position + length > size:
             raise ValueError("the message ends too early")
-        yield _Field(number, kind, start, place, place + length)
-        place += length
+        yield _Field(number, kind, start, position, position + length)
+        position += length
 
 
-def _read_varint(data: memoryview, place: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     """A varint and the position after it."""
     value = shift = 0
     while True:
-        if place >= len(data) or shift > 63:
+        if position >= len(data) or shift > 63:
             raise ValueError("no number")
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 127) << shift
-        place += 1
+        position += 1
         if byte < 128:
-            return value, place
+            return value, position
         shift += 7
 
 

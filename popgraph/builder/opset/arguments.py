@@ -84,30 +84,30 @@ def overloaded(
     raise incompatible_arguments(name, forms[0], args, named)
 
 
-def typed(thing: _T) -> _T:
+def typed(decorated: _T) -> _T:
     """
     Decorator: checks arguments of a function, or of a class's constructor and public methods.
 
     They are converted and checked against annotations as PopART's binding does for C++, and so are
     assignments to the fields of a dataclass.
     """
-    if not isinstance(thing, type):
-        return _checking(thing, thing.__name__)  # type: ignore[return-value]
-    for name, member in list(vars(thing).items()):
+    if not isinstance(decorated, type):
+        return _checking(decorated, decorated.__name__)  # type: ignore[return-value]
+    for name, member in list(vars(decorated).items()):
         if name.startswith("_") and name != "__init__":
             continue
         if isinstance(member, FunctionType):
-            setattr(thing, name, _checking(member, name))
+            setattr(decorated, name, _checking(member, name))
         elif isinstance(member, staticmethod):
-            setattr(thing, name, staticmethod(_checking(member.__func__, name)))
-    if is_dataclass(thing) and "__setattr__" not in vars(thing):
-        _check_fields(thing)
-    return thing
+            setattr(decorated, name, staticmethod(_checking(member.__func__, name)))
+    if is_dataclass(decorated) and "__setattr__" not in vars(decorated):
+        _check_fields(decorated)
+    return decorated
 
 
 def _checking(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     plan = _Plan(function, name)
-    if not plan.asks:
+    if not plan.checks_arguments:
         return function
 
     @wraps(function)
@@ -138,7 +138,7 @@ class _Plan:
         return inspect.signature(self.function)
 
     @cached_property
-    def asks(self) -> bool:
+    def checks_arguments(self) -> bool:
         """Whether any argument has to be checked."""
         parameters = self.signature.parameters.values()
         return any(one.name != "self" and one.annotation not in _OPEN for one in parameters)
@@ -149,7 +149,7 @@ class _Plan:
         return {name: _test(one) for name, one in known.parameters.items()}
 
     @cached_property
-    def named_places(self) -> list[str]:
+    def named_indices(self) -> list[str]:
         """The names of positional arguments."""
         kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         return [one.name for one in self.signature.parameters.values() if one.kind in kinds]
@@ -157,8 +157,8 @@ class _Plan:
     @cached_property
     def positional(self) -> list[tuple[int, Test]]:
         """Tests of positional arguments that can fail, by position."""
-        tests = [(place, self.tests[name]) for place, name in enumerate(self.named_places)]
-        return [(place, test) for place, test in tests if test is not anything]
+        tests = [(index, self.tests[name]) for index, name in enumerate(self.named_indices)]
+        return [(index, test) for index, test in tests if test is not anything]
 
     @cached_property
     def rest(self) -> Test:
@@ -170,11 +170,11 @@ class _Plan:
 
     def takes(self, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
         given = len(args)
-        for place, test in self.positional:
-            if place < given and not test(args[place]):
+        for index, test in self.positional:
+            if index < given and not test(args[index]):
                 return False
-        places = len(self.named_places)
-        if given > places and not all(map(self.rest, args[places:])):
+        indices = len(self.named_indices)
+        if given > indices and not all(map(self.rest, args[indices:])):
             return False
         return not named or all(self.tests.get(name, anything)(named[name]) for name in named)
 
@@ -266,7 +266,7 @@ def admits(kind: Any) -> Test:
         return callable
     if origin is not None:
         return _container(origin, [admits(one) for one in inner if one is not Ellipsis])
-    if not isinstance(kind, type) or not _can_be_asked_for(kind):
+    if not isinstance(kind, type) or not _supports_isinstance(kind):
         return anything
     return _container(kind, []) if issubclass(kind, Iterable) else _instance(kind)
 
@@ -279,7 +279,7 @@ def _instance(kind: type) -> Test:
     return lambda value: isinstance(value, kind)
 
 
-def _can_be_asked_for(kind: type) -> bool:
+def _supports_isinstance(kind: type) -> bool:
     """Whether `isinstance` supports the class; some protocols do not."""
     try:
         isinstance(None, kind)
@@ -331,7 +331,7 @@ def _is_listable(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     try:
         operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -349,7 +349,7 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def _is_truth(value: object) -> bool:
+def _is_bool(value: object) -> bool:
     return value is None or hasattr(value, "__bool__")
 
 
@@ -358,8 +358,8 @@ _PLAIN: Mapping[object, Test] = {
     object: anything,
     None: lambda value: value is None,
     NoneType: lambda value: value is None,
-    bool: _is_truth,
-    int: _is_whole,
+    bool: _is_bool,
+    int: _is_integer,
     float: _is_number,
     str: lambda value: isinstance(value, str | bytes),
     os.PathLike: lambda value: isinstance(value, os.PathLike),

@@ -62,11 +62,11 @@ class Operands:
     def __init__(self, builder: CustomNodeSink) -> None:
         self._builder = builder
 
-    def _type(self, args: Sequence[str], place: int = 0) -> Attribute:
-        return self._builder.type_of(args[place]) if place < len(args) else UNKNOWN
+    def _type(self, args: Sequence[str], index: int = 0) -> Attribute:
+        return self._builder.type_of(args[index]) if index < len(args) else UNKNOWN
 
-    def _shape(self, args: Sequence[str], place: int = 0) -> Shape | None:
-        return static_shape(self._type(args, place))
+    def _shape(self, args: Sequence[str], index: int = 0) -> Shape | None:
+        return static_shape(self._type(args, index))
 
     def _shaped(self, args: Sequence[str], shape: Sequence[int] | None, like: int = 0) -> Attribute:
         """The element type of argument `like`, with another shape."""
@@ -81,7 +81,7 @@ class Operands:
         return self._builder.refuses(op_type, DOMAIN, args, given)
 
     def _broadcast(self, args: Sequence[str]) -> Attribute:
-        found = [self._shape(args, place) for place in range(len(args))]
+        found = [self._shape(args, index) for index in range(len(args))]
         known = [shape for shape in found if shape is not None]
         return self._shaped(args, shapes.broadcast(*known) if len(known) == len(found) else None)
 
@@ -103,9 +103,9 @@ class Operands:
         return self._broadcast(args)
 
     def _reduced(
-        self, args: Sequence[str], reduction: ReductionType, whole: Shape | None
+        self, args: Sequence[str], reduction: ReductionType, full: Shape | None
     ) -> Attribute:
-        return self._shaped(args, whole if reduction is ReductionType.NoReduction else ())
+        return self._shaped(args, full if reduction is ReductionType.NoReduction else ())
 
     def _add(
         self,

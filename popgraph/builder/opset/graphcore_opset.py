@@ -124,8 +124,8 @@ class AiGraphcoreOpset1(Operands):
         """The most likely label sequences: log probabilities, lengths, labels."""
         shape = self._shape(args)
         found = None if shape is None else (shape[1], top_paths)
-        whole = None if found is None or shape is None else (*found, shape[0])
-        return [self._shaped(args, found), tensor_type("u32", found), tensor_type("u32", whole)]
+        full = None if found is None or shape is None else (*found, shape[0])
+        return [self._shaped(args, found), tensor_type("u32", found), tensor_type("u32", full)]
 
     # unary, same shape
 
@@ -306,8 +306,8 @@ class AiGraphcoreOpset1(Operands):
         data, indices = self._shape(args), self._shape(args, 1)
         if data is None or indices is None:
             return UNKNOWN
-        place = axis % len(data)
-        return self._shaped(args, (*data[:place], *indices[1:], *data[place + 1 :]))
+        index = axis % len(data)
+        return self._shaped(args, (*data[:index], *indices[1:], *data[index + 1 :]))
 
     @one_result("SequenceSlice")
     def sequenceslice(
@@ -324,15 +324,15 @@ class AiGraphcoreOpset1(Operands):
         """Reshapes; one dimension may be -1."""
         args = [args] if isinstance(args, str) else args
         refused = self._refuses("Reshape", args, {"shape": shape})
-        whole = None if refused else self._shape(args)
-        result = self._shaped(args, None if whole is None else _with_rest(shape, whole))
+        full = None if refused else self._shape(args)
+        result = self._shaped(args, None if full is None else _with_rest(shape, full))
         return self._add("Reshape", args, {"shape": shape}, result, debugContext)[0]
 
     @one_result("Subsample")
     def subsample(self, args: list[str], strides: list[int], debugContext: object = "") -> Results:
         """Every nth element along each axis."""
-        whole = self._shape(args)
-        result = whole and tuple(-(-d // s) for d, s in zip(whole, strides, strict=True))
+        full = self._shape(args)
+        result = full and tuple(-(-d // s) for d, s in zip(full, strides, strict=True))
         return self._shaped(args, result)
 
     @one_result("Slice")
@@ -344,12 +344,12 @@ class AiGraphcoreOpset1(Operands):
         axes: list[int] = [],
         debugContext: object = "",
     ) -> Results:
-        whole = self._shape(args)
+        full = self._shape(args)
         result = None
-        if whole is not None:
-            sizes = list(whole)
+        if full is not None:
+            sizes = list(full)
             for axis, start, end in zip(axes or range(len(starts)), starts, ends, strict=False):
-                sizes[axis] = len(range(whole[axis])[start:end])
+                sizes[axis] = len(range(full[axis])[start:end])
             result = tuple(sizes)
         return self._shaped(args, result)
 
@@ -357,10 +357,10 @@ class AiGraphcoreOpset1(Operands):
     def depthtospace(
         self, args: list[str], blocksize: int, mode: str = "DCR", debugContext: object = ""
     ) -> Results:
-        whole = self._shape(args)
+        full = self._shape(args)
         result = None
-        if whole is not None and len(whole) > 1 and blocksize > 0:
-            n, c, *image = whole
+        if full is not None and len(full) > 1 and blocksize > 0:
+            n, c, *image = full
             result = (n, c // blocksize ** len(image), *(size * blocksize for size in image))
         return self._shaped(args, result)
 
@@ -395,11 +395,11 @@ class AiGraphcoreOpset1(Operands):
         debugContext: object = "",
     ) -> Results:
         """A slice whose offsets, args[1], are runtime values."""
-        whole = self._shape(args)
+        full = self._shape(args)
         result = None
-        if whole is not None:
+        if full is not None:
             placed = dict(zip(axes, sizes, strict=True))
-            result = tuple(placed.get(axis, size) for axis, size in enumerate(whole))
+            result = tuple(placed.get(axis, size) for axis, size in enumerate(full))
         return self._type(args, 2) if len(args) > 2 else self._shaped(args, result)
 
     @one_result("DynamicUpdate")
@@ -507,10 +507,10 @@ class AiGraphcoreOpset1(Operands):
         shape, indices = self._shape(args), self._shape(args, 1)
         if shape is None or indices is None:
             return UNKNOWN
-        place = axis % len(shape)
+        index = axis % len(shape)
         if not broadcast:
-            shape = shapes.beside_data(indices, len(shape), place, group_size > 1)
-        return self._shaped(args, (*shape[:place], axis_size, *shape[place + 1 :]))
+            shape = shapes.expanded_indices_shape(indices, len(shape), index, group_size > 1)
+        return self._shaped(args, (*shape[:index], axis_size, *shape[index + 1 :]))
 
     # several convolutions
 
@@ -550,11 +550,11 @@ class AiGraphcoreOpset1(Operands):
             "enableConvDithering": enableConvDithering,
         }
         check_sets(args, {**given, **for_each}, str(debugContext))
-        found = [[self._shape(ids, place) for place in range(len(ids))] for ids in args]
+        found = [[self._shape(ids, index) for index in range(len(ids))] for ids in args]
         flat = checked_parameters(args, found, given)
         types = [
-            self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), place, given))
-            for place, ids in enumerate(args)
+            self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), index, given))
+            for index, ids in enumerate(args)
         ]
         hints = {
             "planType": planType,
@@ -612,10 +612,10 @@ def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:
         raise CallError(f"{value} is not a value of {enum.__name__}") from None
 
 
-def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:
+def _with_rest(shape: Sequence[int], full: Shape) -> Shape:
     """Infers the dimension that is -1."""
     known = shapes.prod(size for size in shape if size != -1)
-    rest = shapes.prod(whole) // known if known else 0
+    rest = shapes.prod(full) // known if known else 0
     return tuple(rest if size == -1 else size for size in shape)
 
 

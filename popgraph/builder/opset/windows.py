@@ -36,7 +36,7 @@ def check_window(
         kernel = _kernel_of_weights(inputs, shapes, kernel)
     if shape is not None:
         _check_axes(len(shape) - 2, pads, attributes)
-        _check_room(shape[2:], kernel, pads, attributes)
+        _check_kernel_fits(shape[2:], kernel, pads, attributes)
 
 
 def _numbers(attributes: Mapping[str, object], name: str) -> Sequence[int]:
@@ -51,9 +51,9 @@ def _added(pads: Sequence[int], axes: int) -> Sequence[int]:
 
 def _outputs(axis: tuple[int, ...], rounded: Callable[[float], int] = math.floor) -> int:
     """The output size of a window along an axis."""
-    size, kernel, stride, dilation, spread, padded, behind = axis
+    size, kernel, stride, dilation, spread, padded, output_padding = axis
     room = (size - 1) * spread + padded - dilation * (kernel - 1)
-    return 1 + rounded(room / stride) + behind
+    return 1 + rounded(room / stride) + output_padding
 
 
 def _kernel_of_weights(
@@ -91,7 +91,7 @@ def _check_axes(axes: int, pads: Sequence[int], attributes: Mapping[str, object]
             )
 
 
-def _check_room(
+def _check_kernel_fits(
     sizes: Shape, kernel: Sequence[int], pads: Sequence[int], attributes: Mapping[str, object]
 ) -> None:
     """Checks that the window fits into the padded input."""
@@ -101,8 +101,8 @@ def _check_room(
     strides, dilations, spreads = (_numbers(attributes, name) or [1] * axes for name in _PER_AXIS)
     rounded = math.ceil if attributes.get("ceil_mode") else math.floor
     added = _added(pads, axes), _added(_numbers(attributes, "outPads"), axes)
-    places = zip(sizes, kernel, strides, dilations, spreads, *added, strict=True)
-    found = [_outputs(one, rounded) for one in places if one[2] > 0]
+    parameters = zip(sizes, kernel, strides, dilations, spreads, *added, strict=True)
+    found = [_outputs(one, rounded) for one in parameters if one[2] > 0]
     if any(size < 0 for size in found):
         raise CallError(
             f"Window parameter values combine to give invalid spatial output shape: {spaced(found)}"
@@ -142,14 +142,14 @@ def checked_parameters(
     args: Sequence[Sequence[str]], of: Sequence[Sequence[Shape | None]], given: Parameters
 ) -> dict[str, list[int] | None]:
     """Flattens the parameters of all convolutions."""
-    for place, (ids, found) in enumerate(zip(args, of, strict=True)):
-        own = {name: sets[place] for name, sets in given.items() if sets}
+    for index, (ids, found) in enumerate(zip(args, of, strict=True)):
+        own = {name: sets[index] for name, sets in given.items() if sets}
         check_window("Conv", ids, found, own)
     return {name: [one for set_ in sets for one in set_] or None for name, sets in given.items()}
 
 
 def convolved_shape(
-    data: Shape | None, weights: Shape | None, place: int, given: Parameters
+    data: Shape | None, weights: Shape | None, index: int, given: Parameters
 ) -> Shape | None:
     """The shape of one of the results."""
     if data is None or weights is None:
@@ -158,7 +158,7 @@ def convolved_shape(
 
     def of(name: str, default: int) -> Sequence[int]:
         wanted = rank * (2 if name in PER_END else 1)
-        return given[name][place] if given[name] else [default] * wanted
+        return given[name][index] if given[name] else [default] * wanted
 
     ones = (of(name, 1) for name in ("strides", "dilations", "inDilations"))
     added = (_added(of(name, 0), rank) for name in ("pads", "outPads"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popgraph.support.ranks.communicator import Alone, Communicator
+from popgraph.support.ranks.communicator import Communicator, SingleRank
 from popgraph.support.ranks.world import world
 
 
@@ -14,4 +14,4 @@ def sessions_are_split() -> bool:
 
 
 def job() -> Communicator:
-    return Alone() if sessions_are_split() else world()
+    return SingleRank() if sessions_are_split() else world()

@@ -31,7 +31,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp, Operand, Tensor, tensor_of
 from popgraph.dialects.graphcore.lookup import CheckIndicesOp
-from popgraph.dialects.program.control import (
+from popgraph.dialects.program.control_signatures import (
     UNBOUNDED,
     Body,
     Branching,

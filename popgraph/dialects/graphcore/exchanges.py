@@ -20,7 +20,7 @@ from popgraph.dialects.graphcore.base import (
 from popgraph.dialects.program import VariableOp
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.support.ranks.communicator import ALL_GATHER, Exchange
-from popgraph.support.ranks.world import exchanged
+from popgraph.support.ranks.world import exchange_if
 
 
 @irdl_op_definition
@@ -66,7 +66,7 @@ class ExchangeOp(GraphcoreOp):
             raise self.fail(str(error)) from error
 
     @property
-    def tells_variable(self) -> bool:
+    def gathers_variable(self) -> bool:
         """Whether ranks gather their shards of a variable."""
         return self.kind.data == ALL_GATHER and isinstance(self.x.owner, VariableOp)
 
@@ -82,4 +82,4 @@ class ExchangeOp(GraphcoreOp):
         return (tensor_type(element, (exchange.result_size(count),)),)
 
     def evaluate(self, x: Array, when: Array | None = None) -> tuple[Array, ...]:
-        return (exchanged(self.exchange, x, when),)
+        return (exchange_if(self.exchange, x, when),)

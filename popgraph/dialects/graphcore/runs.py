@@ -32,7 +32,7 @@ class Run:
         return BroadcastOp(part, shape=[*sizes[:axis], self.count, *sizes[axis + 1 :]])
 
 
-def in_pieces(data: SSAValue, places: Array, axis: int, most: int) -> Operand | None:
+def gathered_by_slices(data: SSAValue, places: Array, axis: int, most: int) -> Operand | None:
     """The elements at `places`, from at most `most` slices; None if more are necessary."""
     runs = runs_of(places, most)
     if not runs:

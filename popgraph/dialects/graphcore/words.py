@@ -29,14 +29,14 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.words import WORD as STORED
-from popgraph.support.words import WORDS, Words
+from popgraph.support.words import WORDS, WordFormat
 
 __all__ = ["DotConvOp", "DotMatMulOp", "PartsOp"]
 
 WORD = Elements("i32", frozenset({"i32"}))
 
 
-def _words(name: StringAttr) -> Words:
+def _words(name: StringAttr) -> WordFormat:
     if name.data not in WORDS:
         raise TypeMismatchError(
             f"unknown packed words {name.data!r}", hint=f"use one of {', '.join(WORDS)}"
@@ -67,7 +67,7 @@ class DotMatMulOp(MatrixProduct):
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
         words = _words(self.words)
         parts = [
-            np.matmul(words.part(lhs, words.lhs, place), words.part(rhs, words.rhs, place))
+            np.matmul(words.unpacked(lhs, words.lhs, place), words.unpacked(rhs, words.rhs, place))
             for place in range(words.count)
         ]
         return (reduce(np.add, parts),)
@@ -95,7 +95,7 @@ class DotConvOp(Convolution):
     def evaluate(self, x: Array, w: Array) -> tuple[Array, ...]:
         words = _words(self.words)
         parts = [
-            self.convolve(words.part(x, words.lhs, place), words.part(w, words.rhs, place))
+            self.convolve(words.unpacked(x, words.lhs, place), words.unpacked(w, words.rhs, place))
             for place in range(words.count)
         ]
         return (reduce(np.add, parts),)

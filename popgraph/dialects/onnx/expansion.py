@@ -153,7 +153,7 @@ def _place(
 ) -> list[Operation]:
     """Moves the operations of a body before a call and redirects the users of its outputs."""
     block = call.parent_block()
-    assert block is not None, "a call stands in a graph"
+    assert block is not None, "a call is in a graph"
     placed: list[Operation] = [op for op in body.block.ops if isinstance(op, OnnxOp | Initializer)]
     for op in placed:
         op.detach()
@@ -200,7 +200,7 @@ def _copied(value: SSAValue, name: str, call: OnnxOp, inference: Inference) -> S
     """An Identity of a result that has a name of its own already."""
     copy = op_class("Identity", 1).make([value], {}, {}, [name], [value.type], {})
     block = call.parent_block()
-    assert block is not None, "a call stands in a graph"
+    assert block is not None, "a call is in a graph"
     block.insert_op_before(copy, call)
     copy.location = call.location
     inference.visit(copy)
@@ -241,7 +241,7 @@ def make_absent(value: SSAValue) -> None:
 def replace_node(op: OnnxOp, made: OnnxOp) -> None:
     """Replaces a node by another one."""
     block = op.parent_block()
-    assert block is not None, "a node stands in a graph"
+    assert block is not None, "a node is in a graph"
     block.insert_op_before(made, op)
     for old, new in zip(op.results, made.results, strict=True):
         old.replace_all_uses_with(new)

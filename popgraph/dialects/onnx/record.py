@@ -22,8 +22,8 @@ from popgraph.support.arrays import Array
 Key: TypeAlias = tuple[str, str]
 """Domain ("" is ai.onnx) and name."""
 
-Complaints: TypeAlias = Iterator[TypeConflict]
-Requirement: TypeAlias = Callable[[NodeView], Complaints]
+Conflicts: TypeAlias = Iterator[TypeConflict]
+Requirement: TypeAlias = Callable[[NodeView], Conflicts]
 """Yields errors of a node that ONNX's own inference does not detect."""
 
 HostFunction: TypeAlias = Callable[..., Any]

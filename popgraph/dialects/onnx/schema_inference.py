@@ -22,7 +22,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.protos import write_node
-from popgraph.dialects.onnx.record import Complaints, record_of
+from popgraph.dialects.onnx.record import Conflicts, record_of
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict, mismatch, refusal, type_conflict
 from popgraph.dialects.onnx.typeproto import read_type, write_type
@@ -349,7 +349,7 @@ def unmet(op: SchemaOp, known: Known) -> TypeConflict | None:
     return next(record.require(NodeView(op, known)), None)
 
 
-def _unmet_attributes(op: SchemaOp) -> Complaints:
+def _unmet_attributes(op: SchemaOp) -> Conflicts:
     """Checks attributes whose allowed values are in a table."""
     for name, held in op.properties.items():
         if name in FLAGS and isinstance(held, IntegerAttr) and held.value.data not in (0, 1):
@@ -358,7 +358,7 @@ def _unmet_attributes(op: SchemaOp) -> Complaints:
             yield from _unmet_strings(op, name, held.data)
 
 
-def _unmet_strings(op: SchemaOp, name: str, data: bytes) -> Complaints:
+def _unmet_strings(op: SchemaOp, name: str, data: bytes) -> Conflicts:
     try:
         word = data.decode()
     except UnicodeDecodeError:

@@ -182,7 +182,7 @@ def _wrong_count(proto: TensorProto) -> ModelError:
     )
 
 
-def set_aside(rest: bytes, elements: memoryview, store: WeightStore) -> bytes | None:
+def move_to_store(rest: bytes, elements: memoryview, store: WeightStore) -> bytes | None:
     """
     Moves the elements of a tensor to the store; returns the bytes that replace them in its message.
 

@@ -11,7 +11,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from popgraph.dialects.program.control import (
+from popgraph.dialects.program.control_signatures import (
     Branching,
     Looping,
     loop_properties,

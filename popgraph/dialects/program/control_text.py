@@ -10,7 +10,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
-from popgraph.dialects.program.control import GROUPS, UNBOUNDED, Branching, LoopArguments, Looping
+from popgraph.dialects.program.control_signatures import (
+    GROUPS,
+    UNBOUNDED,
+    Branching,
+    LoopArguments,
+    Looping,
+)
 
 STEERING = ("while", "limit")
 """Keywords of operands that may end a loop early, in operand order."""

@@ -12,7 +12,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import parse_quoted, quoted
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 
 NAME = "sizes"
 
@@ -66,19 +66,19 @@ class SizeAttr(Data[Size]):
             )
 
 
-def _listed(places: Sequence[Place]) -> str:
+def _listed(places: Sequence[SizedAxis]) -> str:
     return ", ".join(
         f"{quoted(place.tensor.encode())} axis {place.axis} times {place.factor}"
         for place in places
     )
 
 
-def _place(parser: AttrParser) -> Place:
+def _place(parser: AttrParser) -> SizedAxis:
     tensor = parse_quoted(parser).decode()
     parser.parse_keyword("axis")
     axis = parser.parse_integer()
     parser.parse_keyword("times")
-    return Place(tensor, axis, parser.parse_integer())
+    return SizedAxis(tensor, axis, parser.parse_integer())
 
 
 def sizes_of(module: ModuleOp) -> tuple[Size, ...]:

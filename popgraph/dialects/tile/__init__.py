@@ -21,12 +21,17 @@ from popgraph.dialects.tile.loops.ops import LaunchOp
 from popgraph.dialects.tile.loops.recipes import PrefetchAheadAttr, PrefetchNextAttr
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
-from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.program.program_control import (
+    CondOp,
+    LoopOp,
+    PrepareProgramOp,
+    RunsPrograms,
+)
 from popgraph.dialects.tile.running import RunningAttr
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.fused import FusedOp, Member
-from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, ViewOp
+from popgraph.dialects.tile.structured.layouts import AssembleOp, PackOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,

@@ -14,7 +14,7 @@ from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.control import NUMBER
+from popgraph.dialects.program.control_signatures import NUMBER
 from popgraph.dialects.program.ops import GraphOp
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.support.shapes import Shape

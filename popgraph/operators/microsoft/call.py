@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from xdsl.dialects.builtin import AnyFloat, Float64Type, TensorType
 from xdsl.ir import Attribute
 
-from popgraph.dialects.building import building_nothing
+from popgraph.dialects.building import building_detached
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
@@ -209,7 +209,7 @@ def defines(
             key = _key(op, exact)
             if (known := _FUNCTIONS.get(key)) is not None:
                 return known
-            with building_nothing():
+            with building_detached():
                 call = Call(op, inputs, exact=exact)
                 call.ignore(ignored)
                 try:

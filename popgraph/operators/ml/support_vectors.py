@@ -12,7 +12,7 @@ from xdsl.ir import Block, Region, SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER
+from popgraph.dialects.program.control_signatures import NUMBER
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.ml.scores import (
     F32,

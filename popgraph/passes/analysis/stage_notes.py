@@ -21,7 +21,7 @@ class Staged:
     """Whether the operation computes gradients of the stage's operations."""
 
 
-def put_on_stage(op: Operation, stage: int) -> None:
+def note_stage(op: Operation, stage: int) -> None:
     """Notes the stage of an operation; operations that replace it inherit the note."""
     op.location = noted(op.location, [f"{_FORWARD} {stage}"])
 

@@ -150,7 +150,7 @@ def _wait_late(block: Block) -> None:
     for place, op in enumerate(block.ops):
         last = max((numbers.get(one, waits[one][0]) for one in _makers(op, block)), default=0)
         waits[op] = last, place
-        if isinstance(op, ExchangeOp) and not op.tells_variable:
+        if isinstance(op, ExchangeOp) and not op.gathers_variable:
             numbers[op] = len(numbers) + 1
     end = block.last_op
     assert end is not None
@@ -165,7 +165,7 @@ def _gather_ahead(block: Block) -> None:
     Its message then overlaps with that computation, and at most two weights are whole at a time.
     """
     before: ExchangeOp | None = None
-    for op in [op for op in block.ops if isinstance(op, ExchangeOp) and op.tells_variable]:
+    for op in [op for op in block.ops if isinstance(op, ExchangeOp) and op.gathers_variable]:
         reader = None if before is None else _computing_reader(before, block)
         places = _places(block)
         if reader is not None and places[reader] < places[op]:

@@ -48,7 +48,7 @@ from popgraph.passes.graphcore.whole_sums import (
 from popgraph.passes.options import Options
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
-from popgraph.support.words import NIBBLE, NIBBLES, WORD, WORDS, Words
+from popgraph.support.words import NIBBLE, NIBBLES, WORD, WORDS, WordFormat
 
 
 class SumInWords(Rule[AnyContraction]):
@@ -84,13 +84,13 @@ class SumInWords(Rule[AnyContraction]):
         # Bytes may be twice as large before their zero is subtracted.
         return limits is not None and 2 * limits.sum(axis=0).max() <= np.iinfo(WORD).max
 
-    def _factor(self, op: AnyContraction, words: Words) -> Shifted | None:
+    def _factor(self, op: AnyContraction, words: WordFormat) -> Shifted | None:
         """The left factor in a form that words hold; None if they do not hold both factors."""
         lhs, rhs = op.operands
         first, second = self._sums.interval(lhs), self._sums.interval(rhs)
         if first is None or second is None:
             return None
-        if words.hold(first, second):
+        if words.fit(first, second):
             return Shifted(lhs)
         if not is_literal(rhs):
             return None
@@ -101,7 +101,7 @@ class SumInWords(Rule[AnyContraction]):
         if before is not None and isinstance(op, ConvOp) and any(op.pads):
             around = (0,) if found.zero is None else self._sums.interval(found.zero)
             before = None if around is None else before.with_numbers(*around)
-        if before is None or not words.hold_shifted(before, second):
+        if before is None or not words.fit_shifted(before, second):
             return None
         return replace(found, by=words.shift(before))
 
@@ -112,7 +112,7 @@ class SumInWords(Rule[AnyContraction]):
         shape = shape_of(zero)
         return not shape or shape[-1] == 1
 
-    def _contracted(self, op: AnyContraction, factor: Shifted, words: Words) -> Operand:
+    def _contracted(self, op: AnyContraction, factor: Shifted, words: WordFormat) -> Operand:
         first, second = summed_axes(op)
         lhs, rhs = (
             packed(factor.numbers(words), first, words.count),
@@ -127,7 +127,7 @@ class SumInWords(Rule[AnyContraction]):
         element = tensor_of(op.result).element_type
         return sums if element == i32 else CastOp(sums, to=element)
 
-    def _packed(self, op: AnyContraction, axis: int, words: Words) -> SSAValue:
+    def _packed(self, op: AnyContraction, axis: int, words: WordFormat) -> SSAValue:
         """The words of the right factor; 4-bit literals are stored two words in one."""
         rhs = op.operands[1]
         made, found = packed(rhs, axis, words.count), self._sums.interval(rhs)
@@ -146,7 +146,7 @@ class SumInWords(Rule[AnyContraction]):
             return _sums_of(op, zero)
         return MulOp(zero, _sums_of(op))
 
-    def _padded(self, op: ConvOp, value: SSAValue, factor: Shifted, words: Words) -> SSAValue:
+    def _padded(self, op: ConvOp, value: SSAValue, factor: Shifted, words: WordFormat) -> SSAValue:
         """Pads words with the zero, since padding must contribute a - zero = 0."""
         zero = computed_array(factor.whole_zero(), self.weights)
         assert zero is not None, "`_is_uniform` requires a literal zero"
@@ -175,7 +175,7 @@ class SumHalvesInWords(Rule[AnyContraction]):
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         words = next(_words_that_pay(op, self._target), None)
-        if words is None or words.is_whole or prod(shape_of(op.operands[0])) == 0:
+        if words is None or words.is_integer or prod(shape_of(op.operands[0])) == 0:
             return None
         if not all(is_literal(factor) or self._is_shared(op, factor) for factor in op.operands):
             return None
@@ -191,7 +191,7 @@ class SumHalvesInWords(Rule[AnyContraction]):
         return products > self._target.tuning.most_narrow_uses * prod(shape_of(factor))
 
 
-def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
+def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[WordFormat]:
     """
     The machine's words for operands of this element type, best first.
 
@@ -202,7 +202,7 @@ def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
     dtype = dtype_of(op.result)
     for name in target.machine.words:
         words = WORDS[name]
-        is_meant = words.is_whole if dtype.is_integer else words.lhs == dtype.numpy
+        is_meant = words.is_integer if dtype.is_integer else words.lhs == dtype.numpy
         grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
         fits = not grouped or terms_of(op) % words.count == 0
         if is_meant and fits and pays(op, words, target.tuning):
@@ -217,7 +217,7 @@ def _columns(op: AnyContraction) -> int:
 
 
 def _sums_in_words(
-    op: AnyContraction, lhs: SSAValue, rhs: SSAValue, words: Words, *, is_padded: bool = False
+    op: AnyContraction, lhs: SSAValue, rhs: SSAValue, words: WordFormat, *, is_padded: bool = False
 ) -> Operand:
     """The contraction of words; `is_padded` if a convolution's input is padded already."""
     if isinstance(op, MatMulOp):
@@ -241,7 +241,7 @@ class Shifted:
         """Whether the sums need a correction for the zero or the shift."""
         return self.zero is not None or self.by != 0
 
-    def numbers(self, words: Words) -> SSAValue:
+    def numbers(self, words: WordFormat) -> SSAValue:
         """
         The shifted numbers; words keep their low bits.
 

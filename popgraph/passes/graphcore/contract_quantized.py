@@ -129,7 +129,7 @@ class ContractIntegers(Rule[AnyContraction]):
             return False
         (first, *shifted), (second, *_) = lhs.intervals, rhs.intervals
         return any(
-            words.hold(first, second) or any(words.hold_shifted(one, second) for one in shifted)
+            words.fit(first, second) or any(words.fit_shifted(one, second) for one in shifted)
             for words in map(WORDS.__getitem__, self._target.machine.words)
             if pays(op, words, self._target.tuning)
         )

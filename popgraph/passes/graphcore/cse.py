@@ -27,6 +27,6 @@ class EliminateCommonSubexpressions(Pass):
         pure = PureMeaning()
 
         def meaning(op: Operation) -> Hashable | None:
-            return None if isinstance(op, ExchangeOp) and op.tells_variable else pure(op)
+            return None if isinstance(op, ExchangeOp) and op.gathers_variable else pure(op)
 
         share_equal(module.body.block, meaning)

@@ -20,7 +20,7 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, graphs_of
-from popgraph.dialects.values import values_behind
+from popgraph.dialects.values import backward_slice
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.support.shapes import prod
@@ -67,7 +67,7 @@ class Recompute(Pass):
 def _forward(graph: GraphOp) -> dict[Operation, None]:
     """The forward pass: operations that outputs and updates depend on, in order."""
     outputs = [value for name, value in graph.outputs.items() if not name.startswith(GRADIENT)]
-    needed = values_behind([*outputs, *(op.value for op in graph.updates())])
+    needed = backward_slice([*outputs, *(op.value for op in graph.updates())])
     return {op: None for op in graph.block.ops if any(result in needed for result in op.results)}
 
 

@@ -15,7 +15,7 @@ from popgraph.passes.graphcore.intervals import Interval, Intervals
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
-from popgraph.support.words import Words
+from popgraph.support.words import WordFormat
 
 AnyContraction: TypeAlias = MatMulOp | ConvOp
 
@@ -32,7 +32,7 @@ def terms_of(op: AnyContraction) -> int:
     return shape_of(op.operands[1])[summed_axes(op)[1]]
 
 
-def pays(op: AnyContraction, words: Words, tuning: Tuning) -> bool:
+def pays(op: AnyContraction, words: WordFormat, tuning: Tuning) -> bool:
     """Whether packed words pay: long sums, or half-filled words with a single instruction."""
     terms = terms_of(op)
     filled = 2 * terms > words.count

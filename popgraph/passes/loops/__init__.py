@@ -1,1 +1,1 @@
-"""Loop transformations: kernels as structured-to-loops writes them become those that run."""
+"""Loop transformations of kernels: interchange, vectorization, unrolling, prefetches."""

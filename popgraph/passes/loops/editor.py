@@ -1,4 +1,4 @@
-"""An editor of kernels: keeps the operations of a body, and writes others among them."""
+"""An editor of kernels: keeps operations of a body, and inserts others between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from popgraph.support.tuning import Target
 
 
 def copy_of(op: Operation, operands: Sequence[SSAValue]) -> Operation:
-    """The same operation of other operands."""
+    """A copy of an operation with other operands."""
     types = [result.type for result in op.results]
     made = create_unchecked(type(op), *operands, types=types, regions=(), **op.properties)
     if op.attributes:
@@ -30,7 +30,7 @@ def copy_of(op: Operation, operands: Sequence[SSAValue]) -> Operation:
 
 
 class Depths(dict[SSAValue, int]):
-    """In which of the open levels values are."""
+    """The levels of values, by number; found when first requested."""
 
     def __init__(self, levels: Sequence[Level]) -> None:
         super().__init__()
@@ -46,61 +46,64 @@ class Depths(dict[SSAValue, int]):
 
 class Editor(Writer):
     """
-    Goes through a body that has been written, and writes into it.
+    Edits the body of a kernel from its first operation to the last.
 
-    What is written shares what is there, and is hoisted, as if all had been written at once.
-    Operations that wait are kept before the first that needs them, and are gone if none does.
+    New operations are hoisted and shared with kept ones, as if one writer had written both.
+    Deferred operations are kept before their first use, or dropped if there is none.
     """
 
     def __init__(self, block: Block, target: Target) -> None:
         super().__init__(block, target)
         self.depths = Depths(self.levels)
-        self._waiting: dict[Operation, int] = {}
+        self._deferred: dict[Operation, int] = {}
         self._dropped: list[Operation] = []
 
     def close(self) -> None:
         (outermost,) = self.levels
-        for op in (*self._dropped, *self._waiting):
+        for op in (*self._dropped, *self._deferred):
             op.drop_all_references()
+        # The bounds of unrolled loops have no uses left.
         used = [op for op in outermost.operations if not _is_unused_constant(op)]
         refill(outermost.block, used)
 
     def keep(self, op: Operation) -> None:
-        """Keeps an operation of the innermost level, with all that is in it."""
-        if self._waiting:
+        """Keeps an operation of the innermost level, with its regions."""
+        if self._deferred:
             for inner in op.walk() if op.regions else (op,):
                 for operand in operands_of(inner):
                     self.need(operand)
         self._place(op, len(self.levels) - 1)
 
-    def wait(self, op: Operation) -> None:
-        """Keeps a pure operation of the innermost level as soon as one that needs it."""
-        self._waiting[op] = len(self.levels) - 1
+    def defer(self, op: Operation) -> None:
+        """Defers a pure operation of the innermost level until an operation uses it."""
+        # Emitters write index arithmetic where it is first used: kept early, the same kernel would
+        # be other C.
+        self._deferred[op] = len(self.levels) - 1
 
     def drop(self, op: Operation) -> None:
-        """Leaves out an operation, which nothing needs in the end."""
+        """Drops an operation, which has no uses in the end."""
         self._dropped.append(op)
 
     def need(self, value: SSAValue) -> None:
-        """Keeps what waits."""
+        """Keeps the operation of a value, if it is deferred, after the ones of its operands."""
         op = value.owner
-        if op in self._waiting:
+        if op in self._deferred:
             assert isinstance(op, Operation)
-            depth = self._waiting.pop(op)
+            depth = self._deferred.pop(op)
             for operand in operands_of(op):
                 self.need(operand)
             self._place(op, depth)
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[None]:
-        """Opens a block of an operation, which is kept when all its blocks are closed."""
+        """Opens a block of an operation; `insert` keeps the operation after its blocks."""
         self.levels.append(Level(block))
         yield
         level = self.levels.pop()
         refill(block, level.operations)
 
     def insert(self, op: Operation) -> None:
-        """Inserts an operation, or keeps one whose blocks have been edited."""
+        """Inserts an operation, new or with edited blocks, at the innermost level."""
         self.levels[-1].operations.append(op)
         for result in op.results:
             self.depths[result] = len(self.levels) - 1
@@ -113,7 +116,7 @@ class Editor(Writer):
 
 
 def _keys(op: Operation) -> tuple[object, ...]:
-    """By what a writer finds an operation that it would write again."""
+    """The keys by which a writer finds an operation instead of writing it again."""
     kind = type(op)
     if kind not in _SHARED:
         return ()

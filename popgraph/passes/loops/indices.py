@@ -1,4 +1,4 @@
-"""Index arithmetic of kernels: read as linear forms, and written where its operands are known."""
+"""Index arithmetic of kernels: read as linear forms, written in the loops of its counters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Indices:
                 self._constants[number] = op
 
     def of(self, value: SSAValue) -> Index:
-        """A value as a sum of multiples of loop counters and of values that are no such sums."""
+        """The linear form of a value, in loop counters and other values."""
         found = self._forms.get(value)
         if found is None:
             found = self._forms[value] = self._computed(value)
@@ -55,30 +55,30 @@ class Indices:
 
     def value(self, index: Index, at: Operation) -> SSAValue:
         """
-        An index before an operation; what belongs to a loop around is computed in that loop.
-
-        Sums are of outer counters first, as those of loads are: what is known is used again.
+        Computes an index for use at an operation; terms of outer loops are added in these loops.
         """
+        # Outer counters come first, as in the indices of loads (`Writer.value`): their sums are
+        # found and shared.
         total: SSAValue | None = None
-        place = self._kernel.first_op
+        anchor = self._kernel.first_op
         for value in sorted(index.terms, key=lambda value: _depth(block_of(value))):
-            place, factor = ancestor(at, block_of(value)), index.terms[value]
+            anchor, factor = ancestor(at, block_of(value)), index.terms[value]
             part = value
             if factor != 1:
-                part = before(place, arith.MuliOp, value, self.constant(factor, at))
-            total = part if total is None else before(place, arith.AddiOp, total, part)
+                part = before(anchor, arith.MuliOp, value, self.constant(factor, at))
+            total = part if total is None else before(anchor, arith.AddiOp, total, part)
         if total is None:
             return self.constant(index.constant, at)
         if not index.constant:
             return total
-        assert place is not None
-        return before(place, arith.AddiOp, total, self.constant(index.constant, at))
+        assert anchor is not None
+        return before(anchor, arith.AddiOp, total, self.constant(index.constant, at))
 
     def constant(self, number: int, at: Operation) -> SSAValue:
         """
-        At the top of the kernel.
+        A constant at the top of the kernel.
 
-        Kernels have constants before their first use: one that comes after `at` moves up.
+        Constants are written before their first use: one that comes after `at` moves up.
         """
         op, first = self._constants.get(number), self._kernel.first_op
         assert first is not None
@@ -92,7 +92,7 @@ class Indices:
 
 
 def _depth(block: Block) -> int:
-    """How many operations are around a block."""
+    """The number of operations around a block."""
     count, op = 0, block.parent_op()
     while op is not None:
         count, op = count + 1, op.parent_op()
@@ -100,30 +100,31 @@ def _depth(block: Block) -> int:
 
 
 def ancestor(op: Operation, block: Block) -> Operation:
-    """The operation of a block that another one is in."""
+    """The operation of a block that contains `op`, or is `op`."""
     while op.parent is not block:
         parent = op.parent_op()
-        assert parent is not None, "a value is used where it is not known"
+        assert parent is not None, "a value is used outside the block of its definition"
         op = parent
     return op
 
 
-def before(place: Operation, kind: type[Arithmetic], lhs: SSAValue, rhs: SSAValue) -> SSAValue:
-    """An operation before another one; one of the block that computes the same is used again."""
-    block = place.parent
+def before(anchor: Operation, kind: type[Arithmetic], lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+    """Inserts an operation before another one, unless the block has an equal one before it."""
+    block = anchor.parent
     assert block is not None
+    # Uses of an operand are few; a block has up to thousands of operations.
     for use in lhs.uses:
         op = use.operation
         same = type(op) is kind and op.operands[0] is lhs and op.operands[1] is rhs
-        if same and op.parent is block and op.is_before_in_block(place):
+        if same and op.parent is block and op.is_before_in_block(anchor):
             return SSAValue.get(op, type=IndexType)
     made = create_same_type(kind, lhs, rhs)
-    block.insert_op_before(made, place)
+    block.insert_op_before(made, anchor)
     return made.results[0]
 
 
 def loops_in(block: Block) -> list[scf.ForOp]:
-    """All loops of a block, those inside of others, too."""
+    """All loops of a block, nested ones included."""
     parents = [inner.parent_op() for inner in blocks_in(block)]
     return [op for op in parents if isinstance(op, scf.ForOp)]
 

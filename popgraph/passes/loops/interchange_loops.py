@@ -13,13 +13,13 @@ from popgraph.passes.base import Compilation, Pass
 @dataclass(frozen=True)
 class InterchangeLoops(Pass):
     """
-    Move marked loops into the loops that they hold.
+    Move marked loops into the loops inside them.
 
     for i {interchange}: s[i] = 0; for k: s[i] += x[i, k]  ->
     for i: s[i] = 0; for k: for i: s[i] += x[i, k]
 
-    Only when each stretch between the inner loops computes what it needs from memory and from
-    counters. Whoever marks a loop promises that its iterations are independent.
+    Only when the operations between inner loops depend on memory and counters alone. The mark
+    promises that iterations are independent.
     """
 
     name = "interchange-loops"
@@ -27,7 +27,7 @@ class InterchangeLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:
             if isinstance(op, func.FuncOp) and op.body.blocks:
-                # A program of known kernels has no bodies, and imports nothing that writes any.
+                # A program of known kernels has no bodies: it imports no writer of loops.
                 from popgraph.passes.loops.interchanging import interchange
 
                 interchange(op.body.block)

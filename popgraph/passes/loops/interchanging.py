@@ -1,4 +1,4 @@
-"""Interchange of marked loops in one kernel: they move into the loops that they hold."""
+"""Interchange of marked loops in one kernel: they move into the loops inside them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from popgraph.passes.loops.indices import loops_in
 from popgraph.passes.loops.marked import is_pure
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked, fill, operands_of
 
-Load = memref.LoadOp | vector.LoadOp
-Store = memref.StoreOp | vector.StoreOp
+LOADS, STORES = {memref.LoadOp, vector.LoadOp}, {memref.StoreOp, vector.StoreOp}
 
 
 def interchange(kernel: Block) -> None:
-    """Moves the marked loops of a kernel; a nest that does not fit only loses its marks."""
+    """Interchanges the marked nests of a kernel; a nest that does not fit only loses its marks."""
     for loop in loops_in(kernel):
         if INTERCHANGE in loop.attributes:
             nest = MarkedNest.of(loop)
@@ -43,18 +42,18 @@ def _replace(nest: MarkedNest) -> None:
 @dataclass
 class MarkedNest:
     """
-    Marked loops, each in the one before, and what the values in them depend on.
+    A nest of marked loops, and the dependences of the values in it.
 
-    `depths` has, for a value in the nest, how many of its loops are needed to compute it: 0 for
-    what is the same in all iterations. `segments` numbers the stretches between the loops of the
-    body, in their order; an operation with side effects belongs to one.
+    `depths` maps a value to the number of marked loops that it depends on, outermost first; 0 for a
+    value that all iterations share. `segments` numbers the operations between the inner loops of
+    the body, in order; an operation with side effects belongs to one segment.
     """
 
     loops: Sequence[scf.ForOp]
     depths: dict[SSAValue, int] = field(default_factory=dict)
     segments: dict[SSAValue, int] = field(default_factory=dict)
     stored: set[SSAValue] = field(default_factory=set)
-    """The memory that the nest changes."""
+    """The memory that the nest stores to."""
 
     @staticmethod
     def of(outermost: scf.ForOp) -> MarkedNest:
@@ -63,7 +62,7 @@ class MarkedNest:
             assert len(inner) == 1 and isinstance(inner[0], scf.ForOp), "a nest is one loop deep"
             loops.append(inner[0])
         nest = MarkedNest(loops)
-        nest.stored.update(operands_of(op)[1] for op in outermost.walk() if isinstance(op, Store))
+        nest.stored.update(operands_of(op)[1] for op in outermost.walk() if type(op) in STORES)
         for depth, loop in enumerate(loops, 1):
             nest.depths[loop.body.block.args[0]] = depth
         return nest
@@ -74,46 +73,51 @@ class MarkedNest:
 
     def fits(self) -> bool:
         """
-        Whether every value that one segment computes and another one needs can be computed again.
+        Whether each value that a segment uses from another one can be recomputed.
 
-        Loops in the body have the same iterations for the whole nest, and carry no values.
+        Inner loops must have the same iterations in the whole nest, and carry no values.
         """
+        # A sum carried by an inner loop would be one value for all rows and lanes of the nest.
         outer = [op for one in self.loops[:-1] for op in one.body.block.ops]
-        around = [op for op in outer if op not in self.loops and not isinstance(op, scf.YieldOp)]
+        around = [op for op in outer if op not in self.loops and type(op) is not scf.YieldOp]
         return (
-            all(not loop.iter_args for loop in self.loops)
+            all(not loop.results for loop in self.loops)
             and all(map(self.is_recomputed, around))
             and all(self._visit(op, 0) for op in around)
             and self._fits(self.body, 0) is not None
         )
 
     def is_recomputed(self, op: Operation) -> bool:
-        """Whether an operation may run again: it is pure, or loads what the nest does not store."""
-        return is_pure(op) or (isinstance(op, Load) and operands_of(op)[0] not in self.stored)
+        """Whether an operation may run again: pure, or a load of memory without stores here."""
+        return is_pure(op) or (type(op) in LOADS and operands_of(op)[0] not in self.stored)
 
     def _fits(self, block: Block, segment: int) -> int | None:
-        """The segment after a block that begins in this one; None if something does not fit."""
+        """The last segment of a block that begins in `segment`; None if it does not fit."""
         for op in block.ops:
-            if isinstance(op, scf.ForOp):
-                if op.iter_args or any(self.depths.get(one, 0) for one in operands_of(op)):
+            if type(op) is scf.ForOp:
+                # A triangle, `for i: for k < i`, has bounds that depend on the nest.
+                if op.results or any(self.depths.get(one, 0) for one in operands_of(op)):
                     return None
                 self.depths[op.body.block.args[0]] = 0
                 inside = self._fits(op.body.block, segment + 1)
                 if inside is None:
                     return None
                 segment = inside + 1
-            elif not isinstance(op, scf.YieldOp) and not self._visit(op, segment):
+            elif type(op) is not scf.YieldOp and not self._visit(op, segment):
                 return None
         return segment
 
     def _visit(self, op: Operation, segment: int) -> bool:
-        if op.regions or not (self.is_recomputed(op) or isinstance(op, Load | Store)):
+        recomputed = self.is_recomputed(op)
+        if op.regions or not (recomputed or type(op) in LOADS | STORES):
             return False
         operands = operands_of(op)
         needed = {self.segments[one] for one in operands if one in self.segments}
-        if not self.is_recomputed(op):
+        if not recomputed:
             needed.add(segment)
         depth = max((self.depths.get(one, 0) for one in operands), default=0)
+        # Memory that the nest stores to cannot be reloaded later: a value loaded before an inner
+        # loop may not be used after it.
         if len(needed) > 1:
             return False
         self.depths.update(dict.fromkeys(op.results, depth))
@@ -124,15 +128,17 @@ class MarkedNest:
 
 @dataclass
 class Distribution:
-    """The loops of a body around copies of the nest, one for each segment."""
+    """Distributes the nest: the inner loops go around copies of it, one for each segment."""
 
     nest: MarkedNest
 
     def of(self, block: Block, outer: dict[SSAValue, SSAValue]) -> Iterator[Operation]:
-        """The operations that replace a block; `outer` are the new values around the nest."""
+        """The operations that replace a block; `outer` maps old values to new ones outside."""
         segment: list[Operation] = []
-        for op in list(block.ops)[:-1]:  # All but scf.yield.
-            if isinstance(op, scf.ForOp):
+        # Recomputed values are copied where a segment needs them; values that all iterations share
+        # come once, before the copies. The last operation is `scf.yield`.
+        for op in list(block.ops)[:-1]:
+            if type(op) is scf.ForOp:
                 yield from self._segment(segment, outer)
                 segment = []
                 yield from self._loop(op, outer)
@@ -143,14 +149,14 @@ class Distribution:
         yield from self._segment(segment, outer)
 
     def _common(self, op: Operation, outer: dict[SSAValue, SSAValue]) -> Iterator[Operation]:
-        """What all iterations of the nest have in common, where its loops were."""
+        """An operation that all iterations share, outside the copies of the nest."""
         copy = NestCopy(self.nest, outer)
         copy.add(op, 0)
         outer.update(zip(op.results, map(copy.value, op.results), strict=True))
         yield from copy.before
 
     def _loop(self, loop: scf.ForOp, outer: dict[SSAValue, SSAValue]) -> Iterator[Operation]:
-        """A loop of the body, which is around the nest now."""
+        """An inner loop, which is now around copies of the nest."""
         copy = NestCopy(self.nest, outer)
         bounds = list(map(copy.value, operands_of(loop)))
         yield from copy.before
@@ -164,7 +170,7 @@ class Distribution:
     def _segment(
         self, segment: Sequence[Operation], outer: dict[SSAValue, SSAValue]
     ) -> Iterator[Operation]:
-        """A copy of the nest around some operations."""
+        """A copy of the nest around the operations of a segment."""
         if segment:
             copy = NestCopy(self.nest, outer)
             for op in segment:
@@ -173,7 +179,7 @@ class Distribution:
 
 
 class NestCopy:
-    """A copy of a nest: what its operations need is computed again, as far out as it can be."""
+    """A copy of a nest; operands are recomputed in it, in the outermost loop that allows it."""
 
     def __init__(self, nest: MarkedNest, outer: dict[SSAValue, SSAValue]) -> None:
         self._nest, self._outer = nest, outer
@@ -184,18 +190,18 @@ class NestCopy:
             self._values[loop.body.block.args[0]] = block.args[0]
 
     def add(self, op: Operation, depth: int) -> None:
-        """A copy of an operation in so many loops of the nest."""
+        """Adds a copy of an operation, inside the first `depth` loops of the nest."""
         made = copy_of(op, list(map(self.value, operands_of(op))))
         self._operations[depth].append(made)
         self._values.update(zip(op.results, made.results, strict=True))
 
     @property
     def before(self) -> list[Operation]:
-        """What is the same in all iterations."""
+        """The operations before the nest, which all iterations share."""
         return self._operations[0]
 
     def close(self) -> list[Operation]:
-        """What is before the nest, and the nest."""
+        """Closes the nest; returns the operations before it, and the nest."""
         made: list[Operation] = []
         for loop, block, operations in reversed(
             list(zip(self._nest.loops, self._blocks, self._operations[1:], strict=True))
@@ -216,6 +222,7 @@ class NestCopy:
             assert isinstance(op, Operation)
             self.add(op, depth)
             found = self._values[old]
+        # Values at depth 0 are outside the nest: later copies reuse them.
         if found is not old and self._nest.depths.get(old) == 0:
             self._outer[old] = found
         return found

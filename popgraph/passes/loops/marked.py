@@ -1,4 +1,4 @@
-"""Analysis of marked loops: what depends on their counters, and which memory becomes registers."""
+"""Analysis of marked loops: dependences on their counters, and memory to promote to registers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINEAR = {arith.AddiOp, arith.MuliOp}
 LOADS = {memref.LoadOp, vector.LoadOp}
 STORES = {memref.StoreOp, vector.StoreOp}
 YIELD = scf.YieldOp
-WAITING = {arith.CmpiOp, vector.BroadcastOp}
+DEFERRED = {arith.CmpiOp, vector.BroadcastOp}
 
 
 @cache
@@ -34,7 +34,7 @@ def _is_pure(kind: type[Operation]) -> bool:
 
 
 def is_pure(op: Operation) -> bool:
-    """Whether an operation may be computed anywhere, or not at all."""
+    """Whether an operation has no effects and cannot trap, so that it may run anywhere."""
     return _is_pure(type(op))
 
 
@@ -45,23 +45,23 @@ def is_linear(op: Operation) -> bool:
 
 @dataclass(eq=False)
 class Access:
-    """An access to memory: `stored` is None for a load."""
+    """An access of memory; `stored` is None for a load."""
 
     op: Operation
     memory: SSAValue
     index: SSAValue
     stored: SSAValue | None
     path: Sequence[Block]
-    """The blocks around it, outermost first."""
+    """The blocks around the access, outermost first."""
 
     @property
     def type(self) -> Attribute:
-        """The type of what is loaded or stored."""
+        """The type of the loaded or stored value."""
         return self.op.results[0].type if self.stored is None else self.stored.type
 
     @staticmethod
     def of(op: Operation, path: Sequence[Block]) -> Access | None:
-        """The access of a load or a store of memory with one index."""
+        """The access of a load or a store with one index; None for other operations."""
         operands = operands_of(op)
         if type(op) in LOADS and len(operands) == 2:
             return Access(op, operands[0], operands[1], None, path)
@@ -72,40 +72,40 @@ class Access:
 
 @dataclass
 class Nest:
-    """A marked loop that is in no other one, and the marked loops in it."""
+    """An outermost marked loop, with the marked loops in it."""
 
     accesses: list[Access] = field(default_factory=list)
     is_plain: bool = True
-    """Whether it holds only marked loops, accesses and pure operations."""
+    """Whether it contains only marked loops, accesses and pure operations."""
 
 
 class MarkedLoops:
     """
-    The marked loops of a function, and what follows from them.
+    The marked loops of a function, with dependences of values and memory to promote.
 
-    `around` are the operations that marked loops are in. `depends` has the counters that a value in
-    a marked loop differs with.
+    `around` are the operations with marked loops inside. `depends` has the counters of marked loops
+    that a value depends on.
     """
 
     def __init__(self, block: Block) -> None:
         self.around: set[Operation] = set()
         self.steps: dict[Operation, range] = {}
-        """The counters of marked loops."""
+        """The values of the counter of each marked loop."""
         self.depends: dict[SSAValue, Counters] = {}
         self.registers: dict[Operation, Access] = {}
-        """The accesses of memory that becomes registers."""
+        """The accesses of promoted memory."""
         self.changed: dict[Operation, list[SSAValue]] = defaultdict(list)
-        """The registers that a loop changes, by their memory."""
+        """The promoted memory that each loop stores to."""
         self._forms: dict[SSAValue, Index] = {}
         self._ranges: dict[SSAValue, range] = {}
         self._nests: list[Nest] = []
         self._nest_of: dict[Operation, Nest] = {}
-        self._done: dict[Operation, list[Operation | Access]] = {}
+        self._emitted: dict[Operation, list[Operation | Access]] = {}
         self._find((block,))
         self._promote()
 
     def _find(self, path: tuple[Block, ...]) -> bool:
-        """Finds the marked loops of a block; whether there are any."""
+        """Finds the marked loops of a block; returns whether there are any."""
         found = False
         for op in path[-1].ops:
             if not op.regions:
@@ -114,6 +114,7 @@ class MarkedLoops:
                 found = True
                 self._nests.append(Nest())
                 self._visit_marked(op, path, (), self._nests[-1])
+            # A list: `any` alone would stop at the first block with marked loops.
             elif any(list(map(self._find, ((*path, inner) for inner in _blocks(op))))):
                 found = True
                 self.around.add(op)
@@ -135,10 +136,10 @@ class MarkedLoops:
         for inner in body.ops:
             if is_pure(inner):
                 found = [self.depends.get(used, ()) for used in operands_of(inner)]
-                own = max(found, key=len, default=())
-                if any(not set(each).issubset(own) for each in found):
-                    own = tuple(one for one in counters if any(one in each for each in found))
-                self.depends.update(dict.fromkeys(inner.results, own))
+                needed = max(found, key=len, default=())
+                if any(not set(each).issubset(needed) for each in found):
+                    needed = tuple(one for one in counters if any(one in each for each in found))
+                self.depends.update(dict.fromkeys(inner.results, needed))
                 continue
             if is_marked(inner):
                 self._visit_marked(inner, path, counters, nest)
@@ -148,31 +149,33 @@ class MarkedLoops:
                 nest.is_plain = False
             self.depends.update(dict.fromkeys(inner.results, counters))
 
-    def done(self, loop: Operation) -> list[Operation | Access]:
+    def emitted(self, loop: Operation) -> list[Operation | Access]:
         """
-        What each iteration of a marked loop does, in order: operations, and accesses of registers.
+        The operations and register accesses that an iteration of a marked loop writes, in order.
 
-        The others are written where their results are needed: index arithmetic, and all values in
-        loops that change nothing else than registers.
+        Other operations are written at the first use of their results: index arithmetic, and all
+        values of a nest that stores to registers only.
         """
-        found = self._done.get(loop)
+        # Such a nest can load in any order. Elsewhere a store may change what a later load reads.
+        found = self._emitted.get(loop)
         if found is None:
             nest = self._nest_of[loop]
             stores = [each.op for each in nest.accesses if each.stored is not None]
             is_plain = nest.is_plain and all(map(self.registers.__contains__, stores))
-            found = self._done[loop] = [
+            found = self._emitted[loop] = [
                 self.registers.get(op, op)
                 for op in _body(loop).ops
-                if not (self._is_value(op) if is_plain else waits(op)) and type(op) is not YIELD
+                if not (self._is_value(op) if is_plain else is_deferred(op))
+                and type(op) is not YIELD
             ]
         return found
 
     def _is_value(self, op: Operation) -> bool:
-        """Whether an operation in loops that change registers alone may be written anywhere."""
+        """Whether an operation of a nest that stores to registers only may be written anywhere."""
         return is_pure(op) or (type(op) in LOADS and op not in self.registers)
 
     def form(self, index: SSAValue) -> Index:
-        """An index by counters of marked loops, and values that do not depend on them."""
+        """The linear form of an index, in counters of marked loops and other values."""
         found = self._forms.get(index)
         if found is None:
             found = self._forms[index] = self._computed_form(index)
@@ -192,7 +195,8 @@ class MarkedLoops:
         return Index.of(index)
 
     def _promote(self) -> None:
-        """Finds the memory that becomes registers."""
+        """Finds the local memory to promote."""
+        # Every use must be an access in a marked loop: the index of any other one is not constant.
         local: dict[SSAValue, list[Access]] = defaultdict(list)
         for nest in self._nests:
             for access in nest.accesses:
@@ -214,10 +218,12 @@ class MarkedLoops:
 
     def _is_register(self, accesses: Sequence[Access], home: int) -> bool:
         """
-        Whether memory becomes values: every element is stored before anything else happens to it.
+        Whether memory becomes values: every element is stored before it is loaded.
 
-        Its accesses, in their order, have the first `home` blocks around them in common.
+        Its accesses, in order, share the first `home` blocks around them.
         """
+        # A loop that may have no iterations would leave a register undefined: the first store of
+        # each is in marked loops only. Registers are disjoint and keep one type.
         types: dict[int, Attribute] = {}
         stored: set[int] = set()
         for access in accesses:
@@ -239,7 +245,7 @@ class MarkedLoops:
         return _are_disjoint(types)
 
     def _slots(self, form: Index) -> list[int]:
-        """The numbers that an index is, one after the other."""
+        """The values of an index in all iterations."""
         numbers = [form.constant]
         for counter, factor in form.terms.items():
             numbers = [one + at * factor for one in numbers for at in self._ranges[counter]]
@@ -247,13 +253,13 @@ class MarkedLoops:
 
 
 def is_marked(op: Operation) -> bool:
-    """Whether an operation is a loop to unroll, whose iterations are known."""
+    """Whether an operation is a marked loop with constant bounds."""
     return is_unrolled(op) and isinstance(op, scf.ForOp) and iterations(op) is not None
 
 
-def waits(op: Operation) -> bool:
-    """Whether an operation is written where its result is first used, as emitters do."""
-    return type(op) in WAITING or is_linear(op)
+def is_deferred(op: Operation) -> bool:
+    """Whether an operation is deferred to the first use of its result, as emitters write it."""
+    return type(op) in DEFERRED or is_linear(op)
 
 
 def _body(loop: Operation) -> Block:
@@ -265,7 +271,7 @@ def _blocks(op: Operation) -> Iterator[Block]:
 
 
 def _common(paths: Sequence[Sequence[Block]]) -> int:
-    """How many blocks all paths begin with."""
+    """The length of the common prefix of all paths."""
     first, length = paths[0], min(map(len, paths))
     while any(path[length - 1] is not first[length - 1] for path in paths):
         length -= 1
@@ -273,7 +279,7 @@ def _common(paths: Sequence[Sequence[Block]]) -> int:
 
 
 def register_of(types: Mapping[int, Attribute], at: int, type_: Attribute) -> int:
-    """Where the register begins that holds such an element; -1 if none of these `types` does."""
+    """The first index of the register that contains these elements; -1 if there is none."""
     if types.get(at) == type_:
         return at
     start = max((slot for slot in types if slot <= at), default=-1)
@@ -288,7 +294,7 @@ def _elements(type_: Attribute) -> int:
 
 
 def _are_disjoint(slots: dict[int, Attribute]) -> bool:
-    """Whether elements of these types, by where they begin, do not overlap."""
+    """Whether registers of these types, by their first index, do not overlap."""
     end = 0
     for at in sorted(slots):
         if at < end:

@@ -15,12 +15,12 @@ from popgraph.support.tuning import Target
 @dataclass(frozen=True)
 class PrefetchPanels(Pass):
     """
-    Request cache lines early, where recipes on loops say so.
+    Insert prefetches of cache lines, following the recipes on loops.
 
     scf.for ... {prefetch = #tile.prefetch_ahead<..>} -> scf.for ... { tile.prefetch ... }
 
-    What is stored in reading order is requested a fixed distance ahead. Of a section that several
-    blocks of rows read, each block requests its share of the next section.
+    Memory that is read in order is requested a fixed distance ahead. If several blocks of rows read
+    a section, each requests its share of the next section.
     """
 
     name = "prefetch-panels"
@@ -33,7 +33,7 @@ class PrefetchPanels(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:
             if isinstance(op, func.FuncOp) and op.body.blocks:
-                # A program of known kernels has no bodies, and imports nothing that writes any.
+                # A program of known kernels has no bodies: it imports no writer of loops.
                 from popgraph.passes.loops.prefetching import insert_prefetches
 
                 insert_prefetches(op.body.block, self.target)

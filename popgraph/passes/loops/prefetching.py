@@ -1,4 +1,4 @@
-"""Prefetches of one kernel, as the recipes on its loops request them."""
+"""Insertion of prefetches into one kernel, by the recipes on its loops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Store = memref.StoreOp | vector.StoreOp
 
 
 def insert_prefetches(kernel: Block, target: Target) -> None:
-    """Follows the recipes of a kernel, which are gone then."""
+    """Inserts the prefetches of a kernel, and removes their recipes."""
     marked = [op for op in loops_in(kernel) if PREFETCH in op.attributes]
     if not marked:
         return
@@ -42,7 +42,7 @@ def insert_prefetches(kernel: Block, target: Target) -> None:
 
 @dataclass(frozen=True)
 class Inserter:
-    """Inserts prefetches of one memory of a kernel, of which `line` elements are a cache line."""
+    """Inserts prefetches of one memory of a kernel; a cache line has `line` elements."""
 
     kernel: Block
     memory: SSAValue
@@ -51,6 +51,7 @@ class Inserter:
 
     def ahead(self, loop: scf.ForOp, by: int) -> None:
         """Requests every line that the loop accesses, `by` elements ahead."""
+        # Requests past the end of the memory are harmless: a prefetch never faults.
         for block in blocks_in(loop.body.block):
             self._request_lines(self._loads(block), by)
             for op in [op for op in block.ops if isinstance(op, Store)]:
@@ -60,7 +61,8 @@ class Inserter:
                     self._request(index, op.next_op, written=True)
 
     def _request_lines(self, loads: Sequence[Load], by: int) -> None:
-        """Vectors that are neighbours may share a line, which is requested once."""
+        """Requests the lines of these loads, each line once."""
+        # Two vectors of 32 bytes share a line of 64: the second one requests nothing.
         indices = [self.indices.of(op.operands[1]) for op in loads]
         requested = dict[frozenset[tuple[SSAValue, int]], int]()
         for index, op in sorted(zip(indices, loads, strict=True), key=lambda one: one[0].constant):
@@ -71,7 +73,7 @@ class Inserter:
                 requested[key] = line + self.line
 
     def next_section(self, loop: scf.ForOp, recipe: PrefetchNextAttr) -> None:
-        """Requests the share that one step of the innermost loop has of the next section."""
+        """Requests the share of one step of the innermost loop in the next section."""
         loads = self._loads(loop.body.block)
         if not loads:
             return
@@ -88,7 +90,7 @@ class Inserter:
             self._request(index + line * self.line, loads[0])
 
     def _in_next(self, inner: Sequence[Operation], here: Index, recipe: PrefetchNextAttr) -> Index:
-        """As far into the next section, in shares, as `here` is into this one, in steps."""
+        """The index in the next section, advanced by a share per step of this one."""
 
         def in_shares(elements: int) -> int:
             return elements // recipe["lanes"] * recipe["share"]
@@ -102,25 +104,27 @@ class Inserter:
         assert isinstance(outermost, scf.ForOp)
         if constant_of(outermost.lb) is not None:
             return index + recipe["elements"]
-        pitch = here.terms.get(_counter(outermost), 0)  # The section is what this loop runs.
+        # The loop runs a section of its own bounds, such as a last chunk that is shorter: the next
+        # section begins where this one ends.
+        pitch = here.terms.get(_counter(outermost), 0)
         first, end = self.indices.of(outermost.lb), self.indices.of(outermost.ub)
         return index + end.scaled(pitch) + first.scaled(-in_shares(pitch))
 
     def _chunk_digit(self, recipe: PrefetchNextAttr, at: Operation) -> SSAValue:
-        """The number of a chunk, or the digit of it that counts chunks of rows."""
-        place = ancestor(at, self.kernel)
+        """The number of the chunk, or its digit that counts chunks of rows."""
+        anchor = ancestor(at, self.kernel)
         number: SSAValue = self.kernel.args[0]
         if recipe["divisor"] > 1:
             divisor = self.indices.constant(recipe["divisor"], at)
-            number = before(place, arith.DivSIOp, number, divisor)
+            number = before(anchor, arith.DivSIOp, number, divisor)
         if recipe["modulo"]:
             number = before(
-                place, arith.RemSIOp, number, self.indices.constant(recipe["modulo"], at)
+                anchor, arith.RemSIOp, number, self.indices.constant(recipe["modulo"], at)
             )
         return number
 
     def _loads(self, block: Block) -> list[Load]:
-        """The loads of the memory in a block."""
+        """The loads of this memory in a block."""
         found = [op for op in block.ops if isinstance(op, Load)]
         return [op for op in found if op.operands[0] is self.memory]
 
@@ -131,13 +135,13 @@ class Inserter:
 
 
 def _width(op: Load) -> int:
-    """The number of elements that are loaded."""
+    """The number of elements that a load reads."""
     type_ = op.results[0].type
     return int(type_.get_shape()[0]) if isinstance(type_, VectorType) else 1
 
 
 def _around(loop: scf.ForOp) -> Iterator[Operation]:
-    """A loop and the operations around it, innermost first, up to the function."""
+    """A loop and the operations around it, innermost first, inside the function."""
     op: Operation | None = loop
     while op is not None and not isinstance(op, func.FuncOp):
         yield op

@@ -1,4 +1,4 @@
-"""Unrolling of marked loops, and promotion of the local memory that they index to registers."""
+"""Unrolling of marked loops, and promotion of their local memory to registers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from popgraph.support.tuning import Target
 @dataclass(frozen=True)
 class UnrollLoops(Pass):
     """
-    Loops that are marked `unroll` are written out, and local memory becomes registers.
+    Unroll loops marked `unroll`, and promote their local memory to registers.
 
     for r in 0 .. 2 {unroll}: s[r] += a[r] * b  ->  s0 += a[0] * b; s1 += a[1] * b
 
-    Local memory that only such loops access, by numbers that are constants then, becomes values,
-    which loops around carry. Where marked loops write nothing else, what several iterations load
-    is loaded once.
+    Local memory that only marked loops access, at indices that become constants, becomes values
+    that outer loops carry. If marked loops store nothing else, iterations share equal loads.
     """
 
     name = "unroll-loops"
@@ -34,7 +33,7 @@ class UnrollLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:
             if isinstance(op, func.FuncOp) and op.body.blocks:
-                # A program of known kernels has no bodies, and imports nothing that writes any.
+                # A program of known kernels has no bodies: it imports no writer of loops.
                 from popgraph.passes.loops.unrolling import unroll
 
                 unroll(op.body.block, self.target)

@@ -1,4 +1,4 @@
-"""Unrolling of marked loops in one kernel: copies of iterations, and memory that becomes values."""
+"""Unrolling of marked loops in one kernel: copies iterations, promotes memory to values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from popgraph.passes.loops.marked import (
     LOADS,
     Access,
     MarkedLoops,
+    is_deferred,
     is_linear,
     is_pure,
     register_of,
-    waits,
 )
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked, operands_of
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -23,11 +23,11 @@ from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 from popgraph.support.tuning import Target
 
 Slot = tuple[SSAValue, int]
-"""A register: its memory, and where it was in it."""
+"""A register: its former memory, and its index there."""
 
 
 def unroll(block: Block, target: Target) -> None:
-    """Writes out the marked loops of a kernel, those in copies of others last."""
+    """Unrolls the marked loops of a kernel; loops inside copied operations follow."""
     while (marked := MarkedLoops(block)).steps:
         if not Unrolling(block, target, marked).run():
             break
@@ -35,10 +35,9 @@ def unroll(block: Block, target: Target) -> None:
 
 class Unrolling:
     """
-    Writes out the marked loops of a body, but for those in other loops in marked ones.
+    Unrolls the marked loops of a body, except inside other loops of marked ones, which are copied.
 
-    What is in a marked loop differs between its iterations: values are found by the counters that
-    they depend on.
+    A value in marked loops has a copy for each combination of the counters that it depends on.
     """
 
     def __init__(self, block: Block, target: Target, marked: MarkedLoops) -> None:
@@ -46,15 +45,15 @@ class Unrolling:
         self.counters: dict[SSAValue, int] = {}
         self.values: dict[object, SSAValue] = {}
         self.loads: dict[object, SSAValue] = {}
-        """What marked loops have loaded that do not write it."""
+        """Loads of the current nest of marked loops, which store to registers only."""
         self.registers: dict[SSAValue, dict[int, SSAValue]] = {
             access.memory: {} for access in self.marked.registers.values()
         }
-        """What is in each slot."""
+        """The current value of each register, by memory and index."""
         self.copied = False
 
     def run(self) -> bool:
-        """Whether marked loops are left, in copies."""
+        """Unrolls; returns whether marked loops are left, in copies."""
         self._block(self.body)
         self.writer.close()
         return self.copied
@@ -63,23 +62,23 @@ class Unrolling:
 
     def _block(self, block: Block) -> None:
         """
-        The operations of a block that stays.
+        Edits a block outside marked loops.
 
-        Beside marked loops, index arithmetic waits until it is needed, as when emitters write it.
+        In a block with marked loops, index arithmetic is deferred until its first use.
         """
         writer, steps, operations = self.writer, self.marked.steps, list(block.ops)
-        beside = any(op.regions and op in steps for op in operations)
+        defers = any(op.regions and op in steps for op in operations)
         for op in operations:
             if not op.regions:
                 if type(op) is memref.AllocaOp and op.memref in self.registers:
                     writer.drop(op)
-                elif beside and waits(op):
-                    writer.wait(op)
+                elif defers and is_deferred(op):
+                    writer.defer(op)
                 else:
                     writer.keep(op)
             elif op in steps:
                 self._unroll(op)
-                self.loads.clear()  # Others may write what these have loaded.
+                self.loads.clear()  # The next loop may store to the memory that this one loaded.
                 writer.drop(op)
             elif op in self.marked.around:
                 self._around(op)
@@ -87,12 +86,13 @@ class Unrolling:
                 writer.keep(op)
 
     def _around(self, op: Operation) -> None:
-        """An operation that marked loops are in; a loop carries the registers that it changes."""
+        """Edits an operation around marked loops; a loop then carries the registers it changes."""
         for operand in operands_of(op):
             self.writer.need(operand)
         changed = [
             (memory, at)
             for memory in self.marked.changed.get(op, ())
+            # In order of their index: the C does not depend on the order of stores.
             for at in sorted(self.registers[memory])
         ]
         before = [self.registers[memory][at] for memory, at in changed]
@@ -105,7 +105,7 @@ class Unrolling:
         self.writer.insert(self._carrying(op, changed, before) if changed else op)
 
     def _carrying(self, op: Operation, changed: list[Slot], before: list[SSAValue]) -> Operation:
-        """A loop that carries registers, which are arguments of its body already."""
+        """A loop with registers as carried values, which are arguments of its body already."""
         assert isinstance(op, scf.ForOp)
         body, last = op.body, op.body.block.last_op
         assert last is not None
@@ -132,8 +132,8 @@ class Unrolling:
     # In marked loops
 
     def _unroll(self, op: Operation) -> None:
-        """Writes out the iterations of a marked loop."""
-        body, done = op.regions[0].blocks[0], self.marked.done(op)
+        """Writes a copy of the body of a marked loop for each iteration."""
+        body, emitted = op.regions[0].blocks[0], self.marked.emitted(op)
         counter, *arguments = body.args
         last = body.last_op
         assert last is not None
@@ -142,7 +142,7 @@ class Unrolling:
             self.counters[counter] = step
             for old, new in zip(arguments, carried, strict=True):
                 self.values[self._key(old)] = new
-            for inner in done:
+            for inner in emitted:
                 if isinstance(inner, Access):
                     self._access(inner)
                 else:
@@ -155,7 +155,7 @@ class Unrolling:
                 result.replace_all_uses_with(new)
 
     def _iterate(self, op: Operation) -> None:
-        """An operation in one iteration of the marked loops around it."""
+        """Writes an operation for the current iteration of the marked loops around it."""
         if op.regions:
             if op in self.marked.steps:
                 self._unroll(op)
@@ -167,7 +167,7 @@ class Unrolling:
             self._note(op, copy_of(op, list(map(self._value, operands_of(op)))))
 
     def _access(self, access: Access) -> None:
-        """An access to a register."""
+        """Replaces an access of promoted memory: a load by a value, a store by a new one."""
         slots, at = self.registers[access.memory], self._index(access.index).constant
         if access.stored is None:
             self.values[self._key(access.op.results[0])] = self._held(slots, at, access.type)
@@ -175,7 +175,9 @@ class Unrolling:
             slots[at] = self._value(access.stored)
 
     def _held(self, slots: dict[int, SSAValue], at: int, type_: Attribute) -> SSAValue:
-        """A register, or some lanes of one."""
+        """The value of a register, or some of its lanes."""
+        # An epilogue may read a tile in narrower vectors than its sums have: 7 valid lanes of 16
+        # are 4 + 1 + 1 + 1.
         value = slots.get(at)
         if value is not None and value.type == type_:
             return value
@@ -187,18 +189,18 @@ class Unrolling:
         return self.writer.extract(value, at - start)
 
     def _clone(self, op: Operation) -> None:
-        """A copy of an operation with all that is in it; marked loops in it are next."""
+        """Copies an operation with its regions; marked loops in it are unrolled afterwards."""
         self.copied = True
         used = {operand for inner in op.walk() for operand in inner.operands}
-        own = {result for inner in op.walk() for result in inner.results}
+        defined = {result for inner in op.walk() for result in inner.results}
         blocks = [
             block for inner in op.walk() for region in inner.regions for block in region.blocks
         ]
-        own.update(argument for block in blocks for argument in block.args)
-        self._note(op, op.clone({value: self._value(value) for value in used - own}))
+        defined.update(argument for block in blocks for argument in block.args)
+        self._note(op, op.clone({value: self._value(value) for value in used - defined}))
 
     def _note(self, op: Operation, made: Operation) -> None:
-        """Inserts a copy of an operation for these iterations."""
+        """Inserts a copy of an operation for the current iteration."""
         self.writer.insert(made)
         for old, new in zip(op.results, made.results, strict=True):
             self.values[self._key(old)] = new
@@ -206,11 +208,12 @@ class Unrolling:
     # Values
 
     def _key(self, old: SSAValue) -> object:
-        """By what the value of one in marked loops is found, in these iterations."""
+        """The key of a value in marked loops, in the current iteration."""
+        # Only counters that it depends on: a factor that all rows share has one key, and one copy.
         return (old, *map(self.counters.__getitem__, self.marked.depends[old]))
 
     def _value(self, old: SSAValue) -> SSAValue:
-        """The value of one in marked loops, for these iterations; pure ones are written now."""
+        """The copy of a value for the current iteration; pure operations are written now."""
         if old not in self.marked.depends:
             self.writer.need(old)
             return old
@@ -226,10 +229,10 @@ class Unrolling:
             return self.writer.value(self._index(old))
         if type(op) in LOADS:
             return self._loaded(op)
-        return self._written(op)
+        return self._pure(op)
 
     def _loaded(self, op: Operation) -> SSAValue:
-        """What is loaded once for all iterations of marked loops, which do not write it."""
+        """A load that iterations of marked loops share, as they do not store to its memory."""
         operands = list(map(self._value, operands_of(op)))
         key = (lanes_of(op.results[0]), *operands)
         found = self.loads.get(key)
@@ -237,8 +240,8 @@ class Unrolling:
             found = self.loads[key] = self.writer.add(copy_of(op, operands))
         return found
 
-    def _written(self, op: Operation) -> SSAValue:
-        """The result of a pure operation, as far out as it can be."""
+    def _pure(self, op: Operation) -> SSAValue:
+        """Writes a pure operation at the outermost level that has its operands."""
         writer, operands = self.writer, list(map(self._value, operands_of(op)))
         if type(op) is vector.BroadcastOp:
             return writer.broadcast(operands[0], lanes_of(op.results[0]))
@@ -249,11 +252,12 @@ class Unrolling:
         depth = max(map(writer.depths.__getitem__, operands), default=0)
         made = copy_of(op, operands)
         if depth == len(writer.levels) - 1:
-            return writer.add(made)  # Not compared with others: there are thousands of products.
+            # Not shared: kernels have thousands of products, which differ.
+            return writer.add(made)
         return writer.once(made)
 
     def _index(self, old: SSAValue) -> Index:
-        """An index as a sum of what does not depend on the counters of marked loops."""
+        """An index for the current iteration, with the counters of marked loops as numbers."""
         form, terms = self.marked.form(old), dict[SSAValue, int]()
         constant = form.constant
         for value, factor in form.terms.items():
@@ -262,7 +266,8 @@ class Unrolling:
                 value = self._value(value)
                 number = constant_of(value)
             if number is None:
-                terms[value] = terms.get(value, 0) + factor  # Two old values may have become one.
+                # Two old values may have the same copy: their factors add up.
+                terms[value] = terms.get(value, 0) + factor
             else:
                 constant += number * factor
         return Index(constant, terms)

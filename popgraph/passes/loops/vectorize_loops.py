@@ -18,8 +18,8 @@ class VectorizeLoops(Pass):
     for i in 0 .. 37 {vectorize = [16, 16, 4, 1]}: y[i] = f(x[i])  ->
     for i in 0 .. 32 step 16 {unroll}: y[i .. i + 16] = f(x[i .. i + 16]); 4 lanes; 1 lane
 
-    Only when memory is accessed at consecutive elements, or at one for all iterations. Whoever
-    marks a loop promises that its iterations are independent.
+    Only when iterations access consecutive elements, or all load the same one. The mark promises
+    that iterations are independent.
     """
 
     name = "vectorize-loops"
@@ -27,7 +27,7 @@ class VectorizeLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:
             if isinstance(op, func.FuncOp) and op.body.blocks:
-                # A program of known kernels has no bodies, and imports nothing that writes any.
+                # A program of known kernels has no bodies: it imports no writer of loops.
                 from popgraph.passes.loops.vectorizing import vectorize
 
                 vectorize(op.body.block)

@@ -24,7 +24,7 @@ from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 
 
 def vectorize(kernel: Block) -> None:
-    """Replaces the marked loops of a kernel; a loop that does not fit only loses its mark."""
+    """Vectorizes the marked loops of a kernel; a loop that does not fit only loses its mark."""
     marked = [loop for loop in loops_in(kernel) if VECTORIZE in loop.attributes]
     if not marked:
         return
@@ -38,8 +38,9 @@ def vectorize(kernel: Block) -> None:
 
 
 def _replace(loop: scf.ForOp, body: LaneBody, indices: Indices) -> None:
-    """One unrolled loop for each run of vectors of the same width."""
-    block, start = loop.parent, constant_of(loop.lb)
+    """Replaces a loop by one unrolled loop for each group of vectors of equal width."""
+    # [16, 16, 4, 1]: the last panel ends in narrower vectors, so one loop becomes three.
+    block, start = loop.parent, constant_of(operands_of(loop)[0])
     assert block is not None and start is not None
     for lanes, alike in groupby(widths_of(loop)):
         end = start + lanes * len(list(alike))
@@ -56,51 +57,53 @@ class LaneBody:
     """
     The body of a loop whose iterations become lanes.
 
-    Elements at consecutive indices are loaded and stored as vectors. An element that all
-    iterations load stays a scalar, and is broadcast where it meets a vector.
+    Elements at consecutive indices are loaded and stored as vectors. An element that all iterations
+    load stays a scalar, and is broadcast where an operation also has a vector operand.
     """
 
     def __init__(self, loop: scf.ForOp, indices: Indices) -> None:
-        self._body, self._indices = loop.body.block, indices
+        self._body, self._indices = loop.regions[0].blocks[0], indices
         self._counter = self._body.args[0]
         self._varying: set[SSAValue] = {self._counter}
-        """Indices that differ between iterations; other values that differ are vectors."""
+        """Indices that differ between iterations; other differing values become vectors."""
         self._strides: dict[Operation, int] = {}
-        """How far consecutive iterations of an access are apart in memory."""
+        """The strides of accesses between consecutive iterations, in elements."""
         self._products: dict[Operation, Operation] = {}
-        """The products that are added to the sums they belong to, by these additions."""
+        """The products that become one operation with their addition, by addition."""
 
     def fits(self) -> bool:
         """
-        Whether every operation has a form for vectors.
+        Whether every operation has a vector form.
 
-        Indices other than of memory, strides above 1 and inner loops have none.
+        Strides above 1, inner loops, and computations with a varying index have none.
         """
         return all(map(self._fits, self._body.ops))
 
     def _fits(self, op: Operation) -> bool:
         operands = operands_of(op)
-        if isinstance(op, memref.LoadOp | memref.StoreOp):
+        if type(op) in (memref.LoadOp, memref.StoreOp):
             stride = self._stride(operands[-1])
             self._strides[op] = stride
-            return stride == 1 or (stride == 0 and isinstance(op, memref.LoadOp))
+            # With stride 0, all iterations would store to one element.
+            return stride == 1 or (stride == 0 and type(op) is memref.LoadOp)
         varies = not self._varying.isdisjoint(operands)
         if op.results and type(op.results[0].type) is IndexType:
             self._varying.update(op.results if varies else ())
             return not op.regions
-        if isinstance(op, arith.AddfOp) and (product := _product_of_sum(op)) is not None:
+        if type(op) is arith.AddfOp and (product := _product_of_sum(op)) is not None:
             self._products[op] = product
-        return isinstance(op, scf.YieldOp) or (type(op) in SCALARS and not varies)
+        return type(op) is scf.YieldOp or (type(op) in SCALARS and not varies)
 
     def _stride(self, index: SSAValue) -> int:
-        """The distance between the indices of consecutive iterations; -1: it is not constant."""
+        """The difference of the indices of consecutive iterations; -1 if it is not constant."""
         form = self._indices.of(index)
         if self._varying.intersection(form.terms) <= {self._counter}:
             return form.terms.get(self._counter, 0)
         return -1
 
     def in_lanes(self, lanes: int) -> Block:
-        """The body for so many iterations at once; its counter is that of the first."""
+        """The body for `lanes` iterations at once, with the counter of the first."""
+        # A width of 1, at the end of a panel, is a copy of the scalar body.
         block = Block(arg_types=[IndexType()])
         copy = LaneCopy(lanes, dict(zip(self._body.args, block.args, strict=True)))
         products = set(self._products.values()) if lanes > 1 else set[Operation]()
@@ -119,7 +122,7 @@ class LaneBody:
 
 
 class LaneCopy:
-    """A copy of a body for `lanes` iterations, with the new values of old ones."""
+    """A copy of a body for `lanes` iterations; maps old values to new ones."""
 
     def __init__(self, lanes: int, values: dict[SSAValue, SSAValue]) -> None:
         self.lanes, self.operations = lanes, list[Operation]()
@@ -137,7 +140,7 @@ class LaneCopy:
             self._add(op, create_unchecked(vector.LoadOp, memory, index, types=(type_,)))
 
     def compute(self, op: Operation) -> None:
-        """An operation on vectors if one of its operands is a vector."""
+        """An operation on vectors if an operand is a vector, else on scalars."""
         operands = list(map(self._value, operands_of(op)))
         if any(map(lanes_of, operands)):
             self._add(op, on_lanes(op, list(map(self._vector, operands)), self.lanes))
@@ -145,7 +148,7 @@ class LaneCopy:
             self._add(op, copy_of(op, operands))
 
     def add_product(self, addition: Operation, product: Operation) -> None:
-        """`old + lhs * rhs` in one operation."""
+        """`old + lhs * rhs` as one multiply-add."""
         (old, _), factors = operands_of(addition), operands_of(product)
         lhs, rhs, old = (self._vector(self._value(one)) for one in (*factors, old))
         self._add(addition, create_same_type(vector.FMAOp, lhs, rhs, old))
@@ -154,7 +157,7 @@ class LaneCopy:
         return self._values.get(old, old)
 
     def _vector(self, value: SSAValue) -> SSAValue:
-        """A vector as it is; a scalar in all lanes."""
+        """Broadcasts a scalar, once for the whole body; a vector is unchanged."""
         if lanes_of(value):
             return value
         found = self._broadcasts.get(value)
@@ -171,7 +174,8 @@ class LaneCopy:
 
 
 def _product_of_sum(addition: Operation) -> Operation | None:
-    """The product in `s[i] = s[i] + x * y`, which nothing else reads."""
+    """The product in `s[i] = s[i] + x * y`, if nothing else uses it."""
+    # x * y + z of an epilogue stays two operations: only accumulation is fused.
     old, product = operands_of(addition)
     found, use = product.owner, addition.results[0].uses.get_length()
     if type(found) is not arith.MulfOp or type(old.owner) is not memref.LoadOp or use != 1:

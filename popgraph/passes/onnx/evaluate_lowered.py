@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.ir import Block, SSAValue
 
-from popgraph.dialects.building import building_nothing
+from popgraph.dialects.building import building_detached
 from popgraph.dialects.graphcore.control import values_of
 from popgraph.dialects.onnx.evaluation import LOWERED, alone
 from popgraph.dialects.onnx.inference import Inference, needs_store
@@ -93,7 +93,7 @@ class Program:
     ) -> Program:
         """Lowers a copy of the node, specialized to these values of structural operands."""
         block = Block()
-        with building_nothing():
+        with building_detached():
             graph, node = alone(op, arrays)
             insert_checks(node, Inference(opsets, weights))
         given: list[int] = []

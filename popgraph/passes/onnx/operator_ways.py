@@ -18,7 +18,7 @@ from popgraph.dialects.onnx.schema_facts import (
 )
 from popgraph.operators.record import defined_operators, lowered_operators, lowering_of
 from popgraph.passes.onnx.partition import BOUNDED, DATA_DECIDE_SIZES
-from popgraph.support.extensions import bringer
+from popgraph.support.extensions import provider_of
 
 
 class Way(StrEnum):
@@ -50,7 +50,7 @@ class Row:
     Element types of the first input, or of the output without inputs; () without a schema. The
     latest version has all types of older ones.
     """
-    bringer: str = ""
+    provider_of: str = ""
     """The distribution or module of the extension that provides it."""
 
     @property
@@ -82,7 +82,7 @@ def rows() -> list[Row]:
 
 def _bringer(domain: str, name: str) -> str:
     lowering = lowering_of(domain, name)
-    return "" if lowering is None else bringer(lowering.__module__)
+    return "" if lowering is None else provider_of(lowering.__module__)
 
 
 def _without_versions(row: Row) -> tuple[object, ...]:

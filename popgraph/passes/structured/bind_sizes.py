@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp, graphs_of
-from popgraph.dialects.program.control import NUMBER
+from popgraph.dialects.program.control_signatures import NUMBER
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.dialects.tile.running import set_running
@@ -24,7 +24,7 @@ from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, unsized
 from popgraph.passes.structured.to_loops import emitter_of, outermost
 from popgraph.support.shapes import prod
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 from popgraph.support.tuning import Target
 
 
@@ -97,7 +97,7 @@ def _bind(module: ModuleOp, graph: GraphOp, flow: SizeFlow) -> None:
     """Records the outputs that end at sizes, and adds an input for each size."""
     sizes = sizes_of(module)
     outputs = [
-        (Place(name, axis, end.factor), end.size)
+        (SizedAxis(name, axis, end.factor), end.size)
         for name, value in graph.outputs.items()
         for axis, end in flow.of(value).items()
     ]

@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder import pgraph
-from popgraph.builder.onnx.external import Place
-from popgraph.builder.onnx.external_weights import data_places, exported, save_externally
+from popgraph.builder.onnx.external import FileRange
+from popgraph.builder.onnx.external_weights import data_folders, exported, save_externally
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.opset.arguments import overloaded, typed
 from popgraph.builder.opset.enums import RecomputeType
@@ -87,7 +87,7 @@ class Builder(Annotations, ModelSource):
         super().__init__()
         self._parent = builderCore
         self._version: int | None = None
-        self._external: dict[str, Place] = {}
+        self._external: dict[str, FileRange] = {}
         self._debug_ids: dict[str, int] = {}
         """By tensor id, the number of the call that created it."""
         self.weights = WeightStore() if builderCore is None else builderCore.weights
@@ -100,10 +100,10 @@ class Builder(Annotations, ModelSource):
         if opsets is not None:
             self._choose_opsets(opsets)
         if modelProtoOrFilename is not None:
-            places = data_places()
+            folders = data_folders()
             with reading_model(modelProtoOrFilename):
-                self.take(import_model(modelProtoOrFilename, self.weights, places=places))
-            self._external = places.found
+                self.take(import_model(modelProtoOrFilename, self.weights, folders=folders))
+            self._external = folders.found
 
     @classmethod
     def of(cls, module: ModuleOp, weights: WeightStore) -> Builder:
@@ -313,7 +313,7 @@ class Builder(Annotations, ModelSource):
         """Adds a node with these output ids."""
         label = _text(debugContext)
         if not domain and not self._draft.refuses_early:
-            narrow = self._draft.to_narrow(op_type, args)
+            narrow = self._draft.indices_to_narrow(op_type, args)
             args = [self._as_int32(id) if at in narrow else id for at, id in enumerate(args)]
         op = self._draft.add_node(op_type, domain, args, attributes, ids, result_types, label)
         self.annotate(op)

@@ -8,7 +8,7 @@ from copy import copy
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from popgraph.engine.plan import StepPlan
-from popgraph.engine.streams import Kept
+from popgraph.engine.streams import ReturnPolicy
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.exceptions import popart_exception
 from popgraph.support.shapes import Shape
@@ -80,10 +80,10 @@ class AnchorReturnType:
         return self._exchange
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> ReturnPolicy:
         """The values that are returned."""
         last, summed = AnchorReturnTypeId.Final, AnchorReturnTypeId.Sum
-        return Kept(self._period, last=self._id is last, summed=self._id is summed)
+        return ReturnPolicy(self._period, last=self._id is last, summed=self._id is summed)
 
     def prefix(self, step: StepPlan) -> Shape:
         """The leading dimensions of the anchor's array."""

@@ -176,10 +176,10 @@ class DeviceManager:
         return _described(DeviceType.OfflineIpu, opts, known, DeviceConnectionType.Never)
 
     def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
-        return _not_there(deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion)
+        return _unavailable(deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion)
 
     def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
-        return _not_there(numIpus, _FEW_TILES, system)
+        return _unavailable(numIpus, _FEW_TILES, system)
 
     def acquireAvailableDevice(
         self,
@@ -262,7 +262,7 @@ def _described(
     )
 
 
-def _not_there(count: int, tiles: int, version: str) -> DeviceInfo:
+def _unavailable(count: int, tiles: int, version: str) -> DeviceInfo:
     never = DeviceConnectionType.Never
     return DeviceInfo(DeviceType.OfflineIpu, count, tiles, version, never)
 

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32, i64
 from xdsl.ir import Attribute, Region, SSAValue
 
-from popgraph.builder.opset.checks import AT_ONCE, Node, complaint, complaint_at_once
+from popgraph.builder.opset.checks import IMMEDIATE_CHECKS, Node, complaint, immediate_complaint
 from popgraph.builder.opset.checks.graphcore import OPERANDS
 from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -156,7 +156,7 @@ class Draft:
                 check_window(op_type, args, [self._shape(id) for id in args], attributes)
         name = self.names.scoped(label or op_type) if label or self.names.scopes else ""
         seen = partial(self.seen, op_type, domain, args, attributes, ids, name)
-        if (domain, op_type) in AT_ONCE:
+        if (domain, op_type) in IMMEDIATE_CHECKS:
             self._check_at_once(seen())
         for id in ids:
             self.names.take(id)
@@ -172,10 +172,10 @@ class Draft:
                     result_types=result_types,
                 )
             except TypeMismatchError as error:
-                said = error if domain else _in_words_of_popart(error, seen())
+                said = error if domain else _with_popart_message(error, seen())
                 if self.refuses_early or domain or not isinstance(error.node, OnnxOp):
                     raise said from error
-                values = self._inferred_anyway(error.node)
+                values = self._infer_despite_refusal(error.node)
                 for key, note in refusal_note(said).items():
                     self.notes.setdefault(key, note)
         self._nodes += 1
@@ -186,7 +186,7 @@ class Draft:
             self._log_node(owner, domain)
         return owner
 
-    def _inferred_anyway(self, op: OnnxOp) -> list[SSAValue]:
+    def _infer_despite_refusal(self, op: OnnxOp) -> list[SSAValue]:
         """Infers the types of a node that a session will reject, as PopART does."""
         if isinstance(op, SchemaOp):
             inference = self.writer.inference
@@ -195,13 +195,13 @@ class Draft:
                 set_type(value, type_)
         return list(op.results)
 
-    def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
+    def indices_to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
         """The operands that are i64 indices, where other operands of the same type are i32."""
         values = [self.writer.value(id) if self.writer.has_value(id) else None for id in args]
-        return _to_narrow(self._class(op_type), values)
+        return _indices_to_narrow(self._class(op_type), values)
 
     def _check_at_once(self, node: Node) -> None:
-        if (said := complaint_at_once(node)) is not None:
+        if (said := immediate_complaint(node)) is not None:
             raise popart_exception(said)
 
     def refuses(
@@ -380,7 +380,7 @@ class Draft:
         return ModuleOp([Model(version, imports, functions, self.graph(), about)])
 
 
-def _in_words_of_popart(error: TypeMismatchError, node: Node) -> TypeMismatchError:
+def _with_popart_message(error: TypeMismatchError, node: Node) -> TypeMismatchError:
     """The error with PopART's message, if there is one; ONNX's message becomes the hint."""
     said = complaint(node)
     return TypeMismatchError(said, error.where, error.what) if said else error
@@ -390,7 +390,7 @@ _FINDERS = {("", "ArgMax"): 0, ("", "ArgMin"): 0, ("", "TopK"): 1}
 """The output of an operator that is an index."""
 
 
-def _to_narrow(kind: type[SchemaOp], operands: Sequence[SSAValue | None]) -> set[int]:
+def _indices_to_narrow(kind: type[SchemaOp], operands: Sequence[SSAValue | None]) -> set[int]:
     """
     Operands that are i64 indices, while other operands of the same type variable are i32.
 
@@ -402,7 +402,7 @@ def _to_narrow(kind: type[SchemaOp], operands: Sequence[SSAValue | None]) -> set
     return {
         at
         for at, (type_, one) in enumerate(zip(types, operands, strict=True))
-        if type_ in short and one is not None and _has(one, i64) and _is_place(one)
+        if type_ in short and one is not None and _has(one, i64) and _is_index_result(one)
     }
 
 
@@ -414,7 +414,7 @@ def _has(value: SSAValue | None, element: object) -> bool:
     )
 
 
-def _is_place(value: SSAValue) -> bool:
+def _is_index_result(value: SSAValue) -> bool:
     node = value.owner
     if not isinstance(node, OnnxOp):
         return False

@@ -263,7 +263,7 @@ def _method(schema: Schema) -> Method:
 
 
 def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object]:
-    """The attributes to write, without those that mean "not given"."""
+    """The attributes to write, except values that mean "not given"."""
     result = {}
     for name, value in given.items():
         if name == "is_value_sparse":

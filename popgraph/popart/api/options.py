@@ -272,7 +272,7 @@ class SessionOptions:
             recompute=_RECOMPUTED.get(self.autoRecomputation, ""),
         )
 
-    def log_what_has_no_effect(self) -> None:
+    def log_ignored_options(self) -> None:
         """Logs each option of IPU libraries, which has no effect here."""
         for kind in _FOR_LIBRARIES:
             for option, value in getattr(self, kind).items():

@@ -23,7 +23,7 @@ from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.logs import log_of
 
 
-class _Place:
+class _Cursor:
     """A position in a ring buffer."""
 
     def __init__(self, size: int) -> None:
@@ -45,7 +45,7 @@ class _Place:
         return slice(start, end)
 
 
-class Ring:
+class RingBuffer:
     """An array that is read or written in order, and again from the start after its end."""
 
     def __init__(self, array: Array, id: str, *, typed: bool = True, kind: str = "input") -> None:
@@ -59,7 +59,7 @@ class Ring:
             )
         self.array, self._typed = array, typed
         self._flat = array.reshape(-1)
-        self._place = _Place(array.size)
+        self._cursor = _Cursor(array.size)
 
     @property
     def size(self) -> int:
@@ -67,21 +67,21 @@ class Ring:
 
     def has(self, count: int) -> bool:
         """Whether `count` elements are left before the end."""
-        return self._place.has(count)
+        return self._cursor.has(count)
 
     def take(self, stream: Stream) -> Array:
         """The next batch, in the element type of the stream."""
         convert = _converted(self.array.dtype, stream, typed=self._typed)
-        batch = self._flat[self._place.advance(stream.elements, stream.id)]
+        batch = self._flat[self._cursor.advance(stream.elements, stream.id)]
         return convert(batch).reshape(stream.shape)
 
     def put(self, value: Array, id: str) -> None:
         """Writes the next value; the buffer may have a wider type."""
-        written = _fitting(value, self.array.dtype, id)
-        self._flat[self._place.advance(value.size, id)] = written.reshape(-1)
+        written = _as_buffer_type(value, self.array.dtype, id)
+        self._flat[self._cursor.advance(value.size, id)] = written.reshape(-1)
 
 
-class Drawn:
+class IteratorInput:
     """An input whose batches come from a Python iterator."""
 
     size = None
@@ -101,12 +101,12 @@ class Drawn:
         return _one_batch(given, stream, "iterator")
 
 
-class Cells:
+class ListBuffer:
     """An anchor's buffer that is a Python list, or a list of lists, whose numbers are replaced."""
 
     def __init__(self, numbers: list[object]) -> None:
         self._cells = list(_cells(numbers))
-        self._place = _Place(len(self._cells))
+        self._cursor = _Cursor(len(self._cells))
 
     @property
     def size(self) -> int:
@@ -114,7 +114,7 @@ class Cells:
 
     def put(self, value: Array, id: str) -> None:
         """Writes the next value as Python numbers."""
-        cells = self._cells[self._place.advance(value.size, id)]
+        cells = self._cells[self._cursor.advance(value.size, id)]
         for (row, column), number in zip(cells, value.reshape(-1).tolist(), strict=True):
             row[column] = number
 
@@ -127,21 +127,21 @@ def _cells(numbers: list[object]) -> Iterator[tuple[list[object], int]]:
             yield numbers, at
 
 
-def _source(value: object, id: str) -> Ring | Drawn:
+def _source(value: object, id: str) -> RingBuffer | IteratorInput:
     """The source of an input."""
     if isinstance(value, Iterator):
-        return Drawn(value)
-    return Ring(_as_array(value), id, typed=not _is_untyped(value))
+        return IteratorInput(value)
+    return RingBuffer(_as_array(value), id, typed=not _is_untyped(value))
 
 
-def _sink(value: object, id: str) -> Ring | Cells:
+def _sink(value: object, id: str) -> RingBuffer | ListBuffer:
     """The sink of an anchor: memory of the user, never a copy."""
     if isinstance(value, list):
-        return Cells(value)
+        return ListBuffer(value)
     if isinstance(value, np.ndarray):
-        return Ring(value, id, kind="output")
+        return RingBuffer(value, id, kind="output")
     try:
-        return Ring(np.asarray(memoryview(value)), id, kind="output")  # type: ignore[arg-type]
+        return RingBuffer(np.asarray(memoryview(value)), id, kind="output")  # type: ignore[arg-type]
     except TypeError:
         raise popart_exception(
             f"the buffer for tensor {id} is {type(value).__name__}, "
@@ -152,7 +152,7 @@ def _sink(value: object, id: str) -> Ring | Cells:
 
 def _one_batch(given: object, stream: Stream, kind: str) -> Array:
     """The batch from an iterator or a callback, which must have the right size."""
-    ring = Ring(_as_array(given), stream.id, typed=not _is_untyped(given))
+    ring = RingBuffer(_as_array(given), stream.id, typed=not _is_untyped(given))
     if ring.size != stream.elements:
         raise popart_runtime_error(
             f"The input {kind} gave {ring.size} elements for tensor {stream.id}; "
@@ -194,18 +194,18 @@ def _converted(
         return lambda batch: batch
     if (given.name, expected.name) in _NARROWED:
         if (given.name, expected.name) == ("int64", "int32"):
-            _tell_of_narrowing(stream.id)
-        return lambda batch: _whole(batch, expected, stream.id)
+            _warn_of_narrowing(stream.id)
+        return lambda batch: _cast_exactly(batch, expected, stream.id)
     if given == np.uint8 and stream.dtype.popart.startswith("FLOAT8"):
         return lambda batch: batch.view(expected)
     if not typed and stream.dtype.is_float and given.kind in "iuf":
         return lambda batch: batch.astype(expected)
     if not typed and stream.dtype.is_integer and given.kind in "iu":
-        return lambda batch: _whole(batch, expected, stream.id)
+        return lambda batch: _cast_exactly(batch, expected, stream.id)
     raise _type_discrepancy(stream.id, given, stream.dtype)
 
 
-def _tell_of_narrowing(id: str) -> None:
+def _warn_of_narrowing(id: str) -> None:
     """Warns for the first tensor of the process only, as PopART does."""
     if not _NARROWED_FIRST:
         _NARROWED_FIRST.append(id)
@@ -217,19 +217,19 @@ def _tell_of_narrowing(id: str) -> None:
 _NARROWED_FIRST: list[str] = []
 
 
-def _fitting(value: Array, wanted: np.dtype[np.generic], id: str) -> Array:
+def _as_buffer_type(value: Array, wanted: np.dtype[np.generic], id: str) -> Array:
     """An anchor's value in the type of its buffer, which must represent it exactly."""
     given = value.dtype
     if given == wanted:
         return value
     if (given.name, wanted.name) in _NARROWED:
-        return _whole(value, wanted, id)
+        return _cast_exactly(value, wanted, id)
     if given.kind == wanted.kind and np.can_cast(given, wanted, "safe"):
         return value.astype(wanted)
     raise _type_discrepancy(id, wanted, from_numpy(given))
 
 
-def _whole(batch: Array, dtype: np.dtype[np.generic], id: str) -> Array:
+def _cast_exactly(batch: Array, dtype: np.dtype[np.generic], id: str) -> Array:
     result = batch.astype(dtype)
     if not np.array_equal(result, batch):
         raise popart_runtime_error(
@@ -240,14 +240,14 @@ def _whole(batch: Array, dtype: np.dtype[np.generic], id: str) -> Array:
 
 
 @dataclass(frozen=True)
-class Returned:
+class ReturnedCount:
     """The number of values of an anchor that a step returns."""
 
     count: int
     kind: AnchorReturnType
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         text = f"The anchor return type is  {self.kind.id().name}"
         if self.kind.id() is AnchorReturnTypeId.EveryN:
             text += f"\nThe return period is {self.kind.rp()}"
@@ -275,7 +275,7 @@ class StepIO(ABC):
         """Writes the next value of an anchor."""
 
     def check(
-        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepPlan
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, ReturnedCount], step: StepPlan
     ) -> None:
         """
         Rejects buffers of wrong size.
@@ -293,7 +293,7 @@ class StepIO(ABC):
         """The inputs that the user provides, as far as known in advance."""
         return []
 
-    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+    def are_contiguous(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
         """Whether all arrays are contiguous, and no input overlaps an anchor."""
         return False
 
@@ -323,16 +323,16 @@ class PyStepIO(StepIO):
     def offered_outputs(self) -> list[str]:
         return list(self._outputs)
 
-    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+    def are_contiguous(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
         read = [(self._inputs.get(one.id), one.elements) for one in inputs]
         written = [(self._outputs.get(one.id), one.elements) for one in outputs]
-        if not all(isinstance(one, Ring) and one.has(count) for one, count in read + written):
+        if not all(isinstance(one, RingBuffer) and one.has(count) for one, count in read + written):
             return False
         return not any(
             np.may_share_memory(one.array, other.array)
             for one, _ in read
             for other, _ in written
-            if isinstance(one, Ring) and isinstance(other, Ring)
+            if isinstance(one, RingBuffer) and isinstance(other, RingBuffer)
         )
 
     def read(self, stream: Stream) -> Array:
@@ -354,7 +354,7 @@ class PyStepIO(StepIO):
         ring.put(value, stream.id)
 
     def check(
-        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepPlan
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, ReturnedCount], step: StepPlan
     ) -> None:
         for stream, reads in inputs.items():
             if stream.id in self._inputs:
@@ -365,7 +365,7 @@ class PyStepIO(StepIO):
             if stream.id in self._outputs:
                 given, expected = self._outputs[stream.id].size, stream.elements * returned.count
                 if given != expected:
-                    raise _wrong_size("output", stream, expected, given, step, returned.told)
+                    raise _wrong_size("output", stream, expected, given, step, returned.description)
 
 
 def _wrong_size(
@@ -414,12 +414,12 @@ class PyStepIOCallback(StepIO):
         return value
 
     def write(self, stream: Stream, value: Array) -> None:
-        array = _with_what_follows(self._output(stream.id), stream.elements)
-        Ring(array, stream.id, kind="output").put(value, stream.id)
+        array = _extended_view(self._output(stream.id), stream.elements)
+        RingBuffer(array, stream.id, kind="output").put(value, stream.id)
         self._output_done(stream.id)
 
 
-def _with_what_follows(array: Array, count: int) -> Array:
+def _extended_view(array: Array, count: int) -> Array:
     """
     Extends an array to `count` elements of the array that it is a view of, if possible.
 

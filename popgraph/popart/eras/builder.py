@@ -14,7 +14,7 @@ from popgraph.popart import builder as modern
 from popgraph.popart.api.graph_transformer import GraphTransformer
 from popgraph.popart.api.names import Names
 from popgraph.popart.api.settings import TensorLocation
-from popgraph.popart.eras.era import PLAIN_POPONNX, Era, in_words_of
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era, in_terms_of_era
 from popgraph.popart.exceptions import popart_exception
 
 
@@ -53,7 +53,7 @@ class Builder(modern.Builder):
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        with in_words_of(self.ERA):
+        with in_terms_of_era(self.ERA):
             super().__init__(*args, **named)
 
     def _names(self) -> Names:

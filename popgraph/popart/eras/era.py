@@ -183,7 +183,7 @@ def _bound(kind: Any, era: Era) -> Any:
 
 
 @contextmanager
-def in_words_of(era: Era) -> Iterator[None]:
+def in_terms_of_era(era: Era) -> Iterator[None]:
     """Replaces the error about an unreadable model by the message of the era."""
     try:
         yield

@@ -18,12 +18,12 @@ from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.patterns import Patterns
 from popgraph.popart.api.step_io import PyWeightsIO, StepIO
 from popgraph.popart.eras import settings
-from popgraph.popart.eras.era import PLAIN_POPONNX, Era, gradient_prefixes, in_words_of, of_era
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era, gradient_prefixes, in_terms_of_era, of_era
 from popgraph.popart.eras.steps import ReplicasFirst
 from popgraph.popart.eras.training import anchored, shared
 from popgraph.popart.exceptions import popart_exception
 from popgraph.popart.sessions import inference_session, session, training_session
-from popgraph.popart.sessions.setup import Manners
+from popgraph.popart.sessions.setup import EraBehaviour
 from popgraph.support.arrays import Array
 
 KINDS: dict[str, Callable[[object], bool]] = {
@@ -62,7 +62,7 @@ def by_kind(args: tuple[object, ...], order: Sequence[str]) -> dict[str, object]
     return found
 
 
-class _OfEra(session.Session):
+class _EraSession(session.Session):
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
     def _given(
@@ -75,10 +75,10 @@ class _OfEra(session.Session):
         return given
 
     @property
-    def _manners(self) -> Manners:
+    def _behaviour(self) -> EraBehaviour:
         era = self.ERA
         prefixes = gradient_prefixes(era)
-        return Manners(prefixes, era.group_variances, era.anchored, era.checked)
+        return EraBehaviour(prefixes, era.group_variances, era.anchored, era.checked)
 
     @property
     def _has_replicas_first(self) -> bool:
@@ -113,7 +113,7 @@ class _OfEra(session.Session):
         return super().getExecutionReport(useCbor or use_cbor, resetProfile)
 
 
-class InferenceSession(_OfEra, inference_session.InferenceSession):
+class InferenceSession(_EraSession, inference_session.InferenceSession):
     """`InferenceSession(model, dataFeed, losses)`; each era has its own positional arguments."""
 
     def __init__(self, *args: object, **named: object) -> None:
@@ -121,7 +121,7 @@ class InferenceSession(_OfEra, inference_session.InferenceSession):
         losses = as_losses(given.pop("losses", None))
         shared(losses, given["userOptions"])
         flow = given.get("dataFeed", given.get("dataFlow"))
-        with in_words_of(self.ERA):
+        with in_terms_of_era(self.ERA):
             super().__init__(losses=anchored(losses, flow), **given)
 
 
@@ -141,7 +141,7 @@ def _scalar(id: str) -> str:
     return f"{_SCALARS[prefix]}___default___{dtype or 'FLOAT'}"
 
 
-class TrainingSession(_OfEra, training_session.TrainingSession):
+class TrainingSession(_EraSession, training_session.TrainingSession):
     """
     `TrainingSession(model, dataFeed, losses, optimizer)`; each era has its own positional
     arguments.
@@ -151,7 +151,7 @@ class TrainingSession(_OfEra, training_session.TrainingSession):
         given = self._given(args, self.ERA.training, named)
         for name in ("loss", "losses"):
             shared(as_losses(given.get(name)), given["userOptions"])
-        with in_words_of(self.ERA):
+        with in_terms_of_era(self.ERA):
             super().__init__(**given)
 
     def _request(self) -> Request:

@@ -113,7 +113,7 @@ class ReplicasFirst(step_io.StepIO):
     def check(
         self,
         inputs: Mapping[Stream, int],
-        outputs: Mapping[Stream, step_io.Returned],
+        outputs: Mapping[Stream, step_io.ReturnedCount],
         step: StepPlan,
     ) -> None:
         self._given.check(inputs, outputs, step)

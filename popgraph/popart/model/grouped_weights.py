@@ -41,12 +41,14 @@ def take_groups(source: Any, options: SessionOptions | None) -> tuple[Any, Group
     Arrays in the given model have a leading axis for groups, which its nodes do not expect.
     """
     replicas = options.getGlobalReplicationFactor() if isinstance(options, SessionOptions) else 1
-    content = _noted(source) if replicas > 1 else b""
+    content = _bytes_with_groups(source) if replicas > 1 else b""
     if not content:
         return source, {}
     model = StackedModel(content)
     settings = {
-        id: one for id, one in grouped_weights(model.notes).items() if _matters(id, one, replicas)
+        id: one
+        for id, one in grouped_weights(model.notes).items()
+        if _is_grouped(id, one, replicas)
     }
     found = {}
     for id, array in model.arrays(settings).items():
@@ -55,7 +57,7 @@ def take_groups(source: Any, options: SessionOptions | None) -> tuple[Any, Group
     return model.with_firsts([id for id, one in found.items() if one.is_stacked]), found
 
 
-def _matters(id: str, settings: VariableSettings, replicas: int) -> bool:
+def _is_grouped(id: str, settings: VariableSettings, replicas: int) -> bool:
     """Whether a weight has more than one group, or is returned once per replica."""
     if settings.getRetrievalMode() is VariableRetrievalMode.AllReduceReplicas:
         raise popart_unsupported_exception(
@@ -70,7 +72,7 @@ def _matters(id: str, settings: VariableSettings, replicas: int) -> bool:
         raise
 
 
-def _noted(source: Any) -> bytes:
+def _bytes_with_groups(source: Any) -> bytes:
     """The bytes of a model that defines groups; b"" for any other."""
     if isinstance(source, Builder):
         source = source.getModelProto()

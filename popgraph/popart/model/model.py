@@ -8,8 +8,8 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, NameLoc, TensorType
 from xdsl.ir import SSAValue
 
-from popgraph.builder.onnx.external import DataPlaces
-from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.onnx.external import DataFolders
+from popgraph.builder.onnx.external_weights import data_folders
 from popgraph.builder.onnx.stacked_weights import StackedModel
 from popgraph.builder.opset.enums import ExchangeStrategy, RecomputeType, TileSet
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -195,7 +195,7 @@ class SessionModel:
         nodes = (op for op in self.module.walk() if isinstance(op, OnnxOp))
         return any(is_collective(op) for op in nodes)
 
-    def heed(self, options: SessionOptions, *, group_variances: bool) -> None:
+    def apply_options(self, options: SessionOptions, *, group_variances: bool) -> None:
         """Writes semantics that depend on options into node attributes."""
         notes = {
             "strided": options.groupNormStridedChannelGrouping,
@@ -233,18 +233,18 @@ class SessionModel:
             raise popart_exception(f"Loss tensor, '{self.final_loss}', must be a scalar tensor")
 
 
-def open_model(source: Source, places: DataPlaces | None = None) -> tuple[ModuleOp, WeightStore]:
+def open_model(source: Source, folders: DataFolders | None = None) -> tuple[ModuleOp, WeightStore]:
     """
     Parses a model into a module and weights; a failure raises PopART's error.
 
-    Paths of external weights are relative to the working directory; `places` receives their
+    Paths of external weights are relative to the working directory; `folders` receives their
     locations.
     """
     with reading_model(source):
         if isinstance(source, bytes) and REFUSED.encode() in source:
             check_notes(StackedModel(source).notes)
         try:
-            module, compilation = load(source, places=places or data_places())
+            module, compilation = load(source, folders=folders or data_folders())
         except TypeMismatchError as error:
             if isinstance(error.node, OnnxOp):
                 raise (refusal_while_read(error.node) or error) from error

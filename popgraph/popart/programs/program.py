@@ -19,7 +19,7 @@ from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.popart.ir import NODE, Ir, Placement
 from popgraph.popart.model.aborts import take_aborts
 from popgraph.popart.model.model import SessionModel
-from popgraph.popart.model.popart_meaning import heed_popart
+from popgraph.popart.model.popart_semantics import apply_popart_semantics
 from popgraph.popart.programs.automatic_loss_scaling import check_tracked
 from popgraph.popart.programs.printed_tensors import printed_tensors
 
@@ -33,7 +33,7 @@ class Program(program.Program):
         self.nodes = tuple(op for op in model.module.walk() if isinstance(op, OnnxOp))
         """The nodes of the model; operations of the graph refer to them by index."""
         _note_nodes(module)
-        heed_popart(module, model.weights, any_label=request.code.indices is None)
+        apply_popart_semantics(module, model.weights, any_label=request.code.indices is None)
         self.aborts = take_aborts(module)
         loss = None if request.optimizer is None else model.final_loss
         printed = printed_tensors(model_of(module).graph, model.weights, loss)

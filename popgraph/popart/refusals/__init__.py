@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from popgraph.popart.refusals import notices, operators, options
-from popgraph.popart.refusals.table import Asked, Moment, refuse
+from popgraph.popart.refusals.table import RefusalContext, SessionPhase, refuse
 
-__all__ = ["Asked", "Moment", "notices", "operators", "options", "refuse"]
+__all__ = ["RefusalContext", "SessionPhase", "notices", "operators", "options", "refuse"]

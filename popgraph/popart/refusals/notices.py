@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from popgraph.dialects.onnx import Graph, value_name
-from popgraph.popart.model.popart_meaning import LENGTHS, STATE, has_own_lengths
-from popgraph.popart.refusals.operators import Differentiated, nodes_to_check
-from popgraph.popart.refusals.table import Asked, Moment, at
+from popgraph.popart.model.popart_semantics import LENGTHS, STATE, has_own_lengths
+from popgraph.popart.refusals.operators import GradientScope, nodes_to_check
+from popgraph.popart.refusals.table import RefusalContext, SessionPhase, rule_at
 from popgraph.support.logs import TRACE, log_of
 
 
-@at(Moment.READ)
-def notices(asked: Asked) -> None:
+@rule_at(SessionPhase.READ)
+def notices(context: RefusalContext) -> None:
     """Warns of sequence lengths that PopART ignores."""
-    for op, node in nodes_to_check(asked):
+    for op, node in nodes_to_check(context):
         if op.domain:
             continue
         if op.op_type == "GRU" and node.has(LENGTHS):
@@ -25,12 +25,16 @@ def notices(asked: Asked) -> None:
             log_of("popart").warning("topk op when sort==false is not supported!")
 
 
-@at(Moment.READ)
-def states(asked: Asked) -> None:
+@rule_at(SessionPhase.READ)
+def states(context: RefusalContext) -> None:
     """Warns of cell states after sequences with individual lengths, whose gradient PopART omits."""
-    wanted = Differentiated.of(asked.model, asked.differentiated)
-    for op, node in nodes_to_check(asked) if wanted.moved else ():
-        if has_own_lengths(op) and op.output_names[STATE] in wanted.loss and wanted.places(op):
+    wanted = GradientScope.of(context.model, context.differentiated)
+    for op, node in nodes_to_check(context) if wanted.moved else ():
+        if (
+            has_own_lengths(op)
+            and op.output_names[STATE] in wanted.loss
+            and wanted.gradient_operands(op)
+        ):
             log_of("opx").warning(_LAST_STATE, node)
 
 
@@ -45,12 +49,12 @@ _LAST_STATE = (
 # constants
 
 
-@at(Moment.READ)
-def weights_that_vary(asked: Asked) -> None:
+@rule_at(SessionPhase.READ)
+def weights_that_vary(context: RefusalContext) -> None:
     """
     Warns of weights that cannot be constant, since their value differs between groups of replicas.
     """
-    for id, one in asked.grouped.items() if asked.constant_weights else ():
+    for id, one in context.grouped.items() if context.constant_weights else ():
         log_of("popart").warning(
             'Tensor %s was declined as a target of optimization "constantWeights" on the grounds '
             "that the tensor's %s do not allow for the TensorType::Variable to be initialized as a "
@@ -60,18 +64,18 @@ def weights_that_vary(asked: Asked) -> None:
         )
 
 
-@at(Moment.READ)
-def operators_of_constants(asked: Asked) -> None:
+@rule_at(SessionPhase.READ)
+def operators_of_constants(context: RefusalContext) -> None:
     """Warns of operators on constants that PopART does not fold."""
-    graph, log = asked.model.graph, log_of("ces")
-    if not asked.model.is_of_popart:
+    graph, log = context.model.graph, log_of("ces")
+    if not context.model.is_of_popart:
         return
     known = _OF_WEIGHTS | {"Constant", "ConstantOfShape", "Shape"}
     early = "No ConstExpr implementation of %s, returning from constant folding early."
     for type_ in (op.op_type for op in graph.nodes if op.op_type not in known):
         log.log(TRACE, early, type_)
-    weights = asked.model.weight_names if asked.constant_weights else ()
-    for type_ in _left_to_the_device(graph, weights, asked.flow.anchors()):
+    weights = context.model.weight_names if context.constant_weights else ()
+    for type_ in _unfolded_operators(graph, weights, context.flow.anchors()):
         log.warning(
             'No ConstExpr implementation of %s. Consider implementing a "constant to variable" '
             "transform.",
@@ -94,7 +98,7 @@ _OF_LITERALS = _OF_WEIGHTS | {
 """Operators that PopART folds before it knows which weights are constant."""
 
 
-def _left_to_the_device(
+def _unfolded_operators(
     graph: Graph, weights: Collection[str], anchors: Collection[str]
 ) -> Iterator[str]:
     """The types of operators on constants that are not folded; `weights` are constant."""
@@ -120,11 +124,11 @@ def _left_to_the_device(
 # transforms
 
 
-@at(Moment.READ)
-def custom_transforms(asked: Asked) -> None:
+@rule_at(SessionPhase.READ)
+def custom_transforms(context: RefusalContext) -> None:
     """Logs requested transforms that PopART does not have; existing ones change no result."""
-    log, settings = log_of("transform"), asked.options.experimentalSettings
-    chosen = {} if asked.rule else settings.customTransformApplierSettings
+    log, settings = log_of("transform"), context.options.experimentalSettings
+    chosen = {} if context.rule else settings.customTransformApplierSettings
     for point, names in sorted(chosen.items()):
         if point not in _POINTS:
             log.error("'%s' is not a valid customTransformApplierSettings option.", point)

@@ -15,19 +15,19 @@ from popgraph.dialects.onnx.annotations import EXCLUDED, notes_in
 from popgraph.dialects.onnx.op import to_python
 from popgraph.popart.exceptions import popart_exception
 from popgraph.popart.model.model import SessionModel
-from popgraph.popart.refusals.table import Asked, Moment, Refusals, at
+from popgraph.popart.refusals.table import RefusalContext, Refusals, SessionPhase, rule_at
 from popgraph.support.logs import log_of
 
 
 @dataclass(frozen=True)
-class Differentiated:
+class GradientScope:
     """Tensors that receive a gradient of the loss, and tensors that depend on its sources."""
 
     loss: Set[str]
     moved: Set[str]
 
     @classmethod
-    def of(cls, model: SessionModel, sources: Collection[str]) -> Differentiated:
+    def of(cls, model: SessionModel, sources: Collection[str]) -> GradientScope:
         """Empty sets without training."""
         if not sources or model.final_loss is None:
             return cls(frozenset(), frozenset())
@@ -36,9 +36,9 @@ class Differentiated:
         for op in passing:
             if not moved.isdisjoint(_operands(op)):
                 moved.update(filter(None, op.output_names))
-        return cls(_feeding(passing, [model.final_loss]), moved)
+        return cls(_ancestors(passing, [model.final_loss]), moved)
 
-    def places(self, op: OnnxOp) -> list[int]:
+    def gradient_operands(self, op: OnnxOp) -> list[int]:
         """The operand indices with a gradient."""
         if self.loss.isdisjoint(op.output_names):
             return []
@@ -50,7 +50,7 @@ def _operands(op: OnnxOp) -> list[str]:
     return ["" if value is None else value_name(value) for value in op.input_values()]
 
 
-def _feeding(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
+def _ancestors(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
     """These tensors and all their ancestors."""
     found = set(wanted)
     for op in reversed(nodes):
@@ -59,18 +59,22 @@ def _feeding(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
     return found
 
 
-def nodes_to_check(asked: Asked) -> Iterator[tuple[OnnxOp, Node]]:
+def nodes_to_check(context: RefusalContext) -> Iterator[tuple[OnnxOp, Node]]:
     """The nodes of a model whose opset PopART supports."""
-    model = asked.model
+    model = context.model
     return nodes_of(model.graph, model.weights) if model.is_of_popart else iter(())
 
 
-@at(Moment.READ, "SessionOptions.autoRecomputation")
-def recomputation(asked: Asked) -> Refusals:
+@rule_at(SessionPhase.READ, "SessionOptions.autoRecomputation")
+def recomputation(context: RefusalContext) -> Refusals:
     """Refuses `autoRecomputation` together with nodes marked for recomputation."""
-    automatic = asked.options.autoRecomputation is not RecomputationType.NoRecompute
-    phased = asked.options.executionPhaseSettings.phases > 1
-    if automatic and not phased and any(map(asked.model.is_recomputed, asked.model.graph.nodes)):
+    automatic = context.options.autoRecomputation is not RecomputationType.NoRecompute
+    phased = context.options.executionPhaseSettings.phases > 1
+    if (
+        automatic
+        and not phased
+        and any(map(context.model.is_recomputed, context.model.graph.nodes))
+    ):
         yield popart_exception(
             "A mixture of auto and manual recomputation is not supported",
             "SessionOptions.autoRecomputation",
@@ -78,14 +82,14 @@ def recomputation(asked: Asked) -> Refusals:
         )
 
 
-@at(Moment.READ)
-def exchanges(asked: Asked) -> Refusals:
+@rule_at(SessionPhase.READ)
+def exchanges(context: RefusalContext) -> Refusals:
     overlapping = (ExchangeStrategy.OverlapInnerLoop, ExchangeStrategy.OverlapLoops)
-    off = asked.options.virtualGraphMode is VirtualGraphMode.Off
-    for strategy in asked.strategies:
+    off = context.options.virtualGraphMode is VirtualGraphMode.Off
+    for strategy in context.strategies:
         if strategy is ExchangeStrategy.OverlapStep:
             yield "ExchangeStrategy::OverlapStep is not yet supported."
-        if strategy in overlapping and (off or not asked.explicit):
+        if strategy in overlapping and (off or not context.explicit):
             yield (
                 "ExchangeStrategy::OverlapInnerLoop, ExchangeStrategy::OverlapLoops require "
                 "SessionOptions::useHostCopyOps, SessionOptions::enableExplicitMainLoops, "
@@ -93,17 +97,17 @@ def exchanges(asked: Asked) -> Refusals:
             )
 
 
-@at(Moment.READ)
-def libraries(asked: Asked) -> Refusals:
+@rule_at(SessionPhase.READ)
+def libraries(context: RefusalContext) -> Refusals:
     """Refuses invalid library options, if the model has operators that use them."""
-    options, used = asked.options, {op.op_type for op in asked.model.graph.nodes}
+    options, used = context.options, {op.op_type for op in context.model.graph.nodes}
     said: dict[str, str | None] = {}
     if used & {"MatMul", "Gemm"} and options.partialsTypeMatMuls:
         said["partialsTypeMatMuls"] = product_partials(options.partialsTypeMatMuls)
     if used & {"Conv", "MultiConv"} and (given := options.convolutionOptions.get("partialsType")):
         said["convolutionOptions"] = conv_partials(given)
     mode = options.lstmOptions.get("recomputationMode", "none")
-    if asked.rule and "LSTM" in used and mode not in ("none", "cellAndTanh", "full"):
+    if context.rule and "LSTM" in used and mode not in ("none", "cellAndTanh", "full"):
         said["lstmOptions"] = f"Unrecognised lstm recomputation mode '{mode}'"
     for option, text in said.items():
         if text is not None:
@@ -114,21 +118,21 @@ _TRAINING_OUTPUTS = 5
 """The number of results of a BatchNormalization in training mode."""
 
 
-@at(Moment.READ)
-def normalizations(asked: Asked) -> Refusals:
+@rule_at(SessionPhase.READ)
+def normalizations(context: RefusalContext) -> Refusals:
     """
     Refuses BatchNormalization in inference mode that needs a gradient; PopART differentiates inputs
     too.
     """
-    model = asked.model
-    sources = {*model.graph.input_names, *model.weight_names} if asked.rule else ()
-    wanted = Differentiated.of(model, sources)
-    for op, node in nodes_to_check(asked) if sources and model.final_loss else ():
+    model = context.model
+    sources = {*model.graph.input_names, *model.weight_names} if context.rule else ()
+    wanted = GradientScope.of(model, sources)
+    for op, node in nodes_to_check(context) if sources and model.final_loss else ():
         count = sum(map(bool, node.outputs))
         if op.op_type != "BatchNormalization" or count == _TRAINING_OUTPUTS:
             continue
         log_of("popart").warning(_INFERRING, node.numbered, count)
-        if wanted.places(op):
+        if wanted.gradient_operands(op):
             yield popart_exception(
                 f'BatchNorm Op "{node.numbered}" has {count} output(s) which means it is in '
                 "inference mode, but its gradient Op is being created. To use the BatchNorm Op in "
@@ -147,10 +151,10 @@ _INFERRING = (
 )
 
 
-@at(Moment.READ)
-def clipped_weights(asked: Asked) -> Refusals:
-    known = asked.model.weight_names
-    for id in (id for group in (asked.rule.clip if asked.rule else ()) for id in group.weights):
+@rule_at(SessionPhase.READ)
+def clipped_weights(context: RefusalContext) -> Refusals:
+    known = context.model.weight_names
+    for id in (id for group in (context.rule.clip if context.rule else ()) for id in group.weights):
         if id not in known:
             yield popart_exception(
                 f"No Ir::Tensor with TensorId '{id}' in Tensors::get(..)",
@@ -177,30 +181,30 @@ _GRADIENTS = {
 """
 
 
-@at(Moment.PREPARED)
-def needed_patterns(asked: Asked) -> Refusals:
+@rule_at(SessionPhase.PREPARED)
+def needed_patterns(context: RefusalContext) -> Refusals:
     """Refuses nodes, or gradients, that PopART can compile only with a disabled pattern."""
-    if not asked.patterns.insists_on_needed():
+    if not context.patterns.insists_on_needed():
         return
-    model, nodes = asked.model, list(asked.model.graph.nodes)
-    fed = _feeding(nodes, asked.flow.anchors())
+    model, nodes = context.model, list(context.model.graph.nodes)
+    fed = _ancestors(nodes, context.flow.anchors())
     for op in nodes:
         if (op.domain, op.op_type) == ("", "Cosh") and not fed.isdisjoint(op.output_names):
-            yield from _without(asked, op, "CoshOp", "Cosh")
-    wanted = Differentiated.of(model, asked.differentiated)
+            yield from _without(context, op, "CoshOp", "Cosh")
+    wanted = GradientScope.of(model, context.differentiated)
     for op in nodes:
-        for place in wanted.places(op):
+        for place in wanted.gradient_operands(op):
             pattern = _GRADIENTS.get((op.domain, op.op_type, place))
             if pattern is not None:
-                yield from _without(asked, op, pattern, pattern.removesuffix("Op"))
+                yield from _without(context, op, pattern, pattern.removesuffix("Op"))
 
 
-def _without(asked: Asked, op: OnnxOp, pattern: str, shown: str) -> Refusals:
-    weights = asked.model.weights
+def _without(context: RefusalContext, op: OnnxOp, pattern: str, shown: str) -> Refusals:
+    weights = context.model.weights
     excluded = notes_in(op, weights).get(EXCLUDED)
     names = [] if excluded is None else to_python(excluded, weights)
     assert isinstance(names, list), "excluded patterns are a list of names"
-    if pattern in names or not asked.patterns.isPatternEnabled(pattern):
+    if pattern in names or not context.patterns.isPatternEnabled(pattern):
         yield popart_exception(
             f"Could not create opx for '{shown}'. This op should have been removed by pattern "
             f"{pattern}",
@@ -209,9 +213,9 @@ def _without(asked: Asked, op: OnnxOp, pattern: str, shown: str) -> Refusals:
         )
 
 
-@at(Moment.PREPARED)
-def bidirectional(asked: Asked) -> Refusals:
-    for op, node in nodes_to_check(asked):
+@rule_at(SessionPhase.PREPARED)
+def bidirectional(context: RefusalContext) -> Refusals:
+    for op, node in nodes_to_check(context):
         key = op.domain, op.op_type
         if key == ("", "GRU") and node.word("direction") == "bidirectional":
             yield popart_exception(

@@ -19,7 +19,7 @@ from popgraph.popart.exceptions import (
     popart_unsupported_exception,
     poplar_exception,
 )
-from popgraph.popart.refusals.table import Asked, Moment, Refusals, at
+from popgraph.popart.refusals.table import RefusalContext, Refusals, SessionPhase, rule_at
 from popgraph.support.logs import log_of
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
@@ -28,10 +28,10 @@ NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
 """{option that would change results: whether its value is one that is not implemented}."""
 
 
-@at(Moment.MADE)
-def accumulation(asked: Asked) -> Refusals:
-    options = asked.options
-    if options.enableGradientAccumulation and asked.rule is None:
+@rule_at(SessionPhase.CREATED)
+def accumulation(context: RefusalContext) -> Refusals:
+    options = context.options
+    if options.enableGradientAccumulation and context.rule is None:
         yield "Gradient Accumulation only available when training."
     if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
         yield (
@@ -50,9 +50,9 @@ def accumulation(asked: Asked) -> Refusals:
         )
 
 
-@at(Moment.MADE)
-def programs(asked: Asked) -> Refusals:
-    options = asked.options
+@rule_at(SessionPhase.CREATED)
+def programs(context: RefusalContext) -> Refusals:
+    options = context.options
     if options.enableExplicitMainLoops and not options.useHostCopyOps:
         yield "enableExplicitMainLoops requires useHostCopyOps."
     if options.enableQuickStart and options.createImplicitPipeliningFwdOnlyProgram:
@@ -71,9 +71,9 @@ def programs(asked: Asked) -> Refusals:
             )
 
 
-@at(Moment.MADE)
-def phases(asked: Asked) -> Refusals:
-    mode, count = asked.options.virtualGraphMode, asked.options.executionPhaseSettings.phases
+@rule_at(SessionPhase.CREATED)
+def phases(context: RefusalContext) -> Refusals:
+    mode, count = context.options.virtualGraphMode, context.options.executionPhaseSettings.phases
     phased = mode is VirtualGraphMode.ExecutionPhases
     if count == 1 or (phased and count == 0):
         log_of("ir").warning(
@@ -85,9 +85,9 @@ def phases(asked: Asked) -> Refusals:
         yield "> 1 execution phases requires VirtualGraphMode::ExecutionPhases"
 
 
-@at(Moment.MADE)
-def transforms(asked: Asked) -> Refusals:
-    options = asked.options
+@rule_at(SessionPhase.CREATED)
+def transforms(context: RefusalContext) -> Refusals:
+    options = context.options
     if options.kahnTieBreaker.lower() not in ("fifo", "greedy", "random"):
         yield (
             f"Unrecognised KahnTieBreaker, {options.kahnTieBreaker}. Should be one of "
@@ -98,36 +98,36 @@ def transforms(asked: Asked) -> Refusals:
         yield "Alias zero copy is currently not supported with implicit recomputation."
     annotates = options.explicitRecomputation or not options.enablePipelining
     stages = options.autoRecomputation is RecomputationType.Pipeline
-    in_pipeline = options.enablePipelining and asked.explicit
+    in_pipeline = options.enablePipelining and context.explicit
     if stages and annotates and not in_pipeline and options.executionPhaseSettings.phases < 2:
         yield "Invalid RecomputationType::Pipeline in autoAnnotate when using implicit pipelining."
-    for id in asked.flow.anchors() if asked.explicit else ():
-        if asked.flow.art(id).id() is AnchorReturnTypeId.EveryN:
+    for id in context.flow.anchors() if context.explicit else ():
+        if context.flow.art(id).id() is AnchorReturnTypeId.EveryN:
             yield (
-                f'[MainLoops] AnchorReturnType::{asked.flow.art(id)} for Tensor "{id}" is '
+                f'[MainLoops] AnchorReturnType::{context.flow.art(id)} for Tensor "{id}" is '
                 "unsupported when explicit main loops are enabled. Supported anchor return types "
                 "are AnchorReturnTypeId::All and AnchorReturnTypeId::Sum."
             )
 
 
-@at(Moment.MADE)
-def forward_only(asked: Asked) -> Refusals:
-    options = asked.options
+@rule_at(SessionPhase.CREATED)
+def forward_only(context: RefusalContext) -> Refusals:
+    options = context.options
     if not options.createImplicitPipeliningFwdOnlyProgram:
         return
     about = "Implicit pipelining forward-only program is"
     log_of("ir").warning("%s deprecated and will be removed in future releases.", about)
-    if options.enablePipelining and asked.explicit:
+    if options.enablePipelining and context.explicit:
         yield f"{about} not supported with explicit pipelining."
-    if not options.enablePipelining or asked.explicit:
+    if not options.enablePipelining or context.explicit:
         yield f"{about} not supported without implicit pipelining."
     if not options.enableGradientAccumulation:
         yield f"{about} not supported without gradient accumulation."
 
 
-@at(Moment.MADE)
-def clipping(asked: Asked) -> Refusals:
-    options, groups = asked.options, () if asked.rule is None else asked.rule.clip
+@rule_at(SessionPhase.CREATED)
+def clipping(context: RefusalContext) -> Refusals:
+    options, groups = context.options, () if context.rule is None else context.rule.clip
     schedule = options.accumulateOuterFragmentSettings.schedule
     serial = schedule is AccumulateOuterFragmentSchedule.Serial
     about = "Incompatible accumulateOuterFragmentSchedule used with"
@@ -150,10 +150,10 @@ def clipping(asked: Asked) -> Refusals:
         )
 
 
-@at(Moment.MADE, "SessionOptions.gclOptions")
-def collectives(asked: Asked) -> Refusals:
+@rule_at(SessionPhase.CREATED, "SessionOptions.gclOptions")
+def collectives(context: RefusalContext) -> Refusals:
     known = ("maxBytesPerTile", "useSynclessCollectives")
-    for option in asked.options.gclOptions:
+    for option in context.options.gclOptions:
         if option not in known:
             yield (
                 f"'{option}' is not a valid gcl option. Valid options are {{{', '.join(known)}}}"
@@ -163,9 +163,9 @@ def collectives(asked: Asked) -> Refusals:
 _CHOSEN = GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
 
 
-@at(Moment.MADE, "SessionOptions.automaticLossScalingSettings")
-def loss_scaling(asked: Asked) -> Refusals:
-    options, rule, about = asked.options, asked.rule, "[AutomaticLossScale transform]"
+@rule_at(SessionPhase.CREATED, "SessionOptions.automaticLossScalingSettings")
+def loss_scaling(context: RefusalContext) -> Refusals:
+    options, rule, about = context.options, context.rule, "[AutomaticLossScale transform]"
     settings = options.automaticLossScalingSettings
     if not settings.enabled:
         return
@@ -210,9 +210,9 @@ def loss_scaling(asked: Asked) -> Refusals:
         yield f"{about} updatePeriod is {settings.updatePeriod}, and must be at least 1"
 
 
-@at(Moment.MADE, "SessionOptions.globalReplicationFactor")
-def distributed(asked: Asked) -> Refusals:
-    options = asked.options
+@rule_at(SessionPhase.CREATED, "SessionOptions.globalReplicationFactor")
+def distributed(context: RefusalContext) -> Refusals:
+    options = context.options
     if not options.enableDistributedReplicatedGraphs:
         return
     total, first = options.globalReplicationFactor, options.globalReplicaOffset
@@ -222,7 +222,7 @@ def distributed(asked: Asked) -> Refusals:
         yield f"Invalid globalReplicaOffset value: {first}, must be greater or equal than 0"
     if first > total:
         yield f"Global replica offset: {first}, is larger than global replication factor: {total}"
-    local = asked.replicas
+    local = context.replicas
     if options.enableReplicatedGraphs and local == 1:
         yield "Local replicated graphs enabled but replication factor is 1"
     if options.enableReplicatedGraphs and local > total:
@@ -246,10 +246,10 @@ def distributed(asked: Asked) -> Refusals:
         )
 
 
-@at(Moment.MADE, "SessionOptions.replicatedGraphCount")
-def divided_device(asked: Asked) -> Refusals:
-    count, replicas = asked.device.numIpus, asked.replicas
-    if not asked.on_cpu and count % replicas:
+@rule_at(SessionPhase.CREATED, "SessionOptions.replicatedGraphCount")
+def divided_device(context: RefusalContext) -> Refusals:
+    count, replicas = context.device.numIpus, context.replicas
+    if not context.on_cpu and count % replicas:
         yield popart_exception(
             "For replicated graphs, the number of IPUs must be divisible by the replication "
             "factor.",
@@ -263,9 +263,9 @@ _ENGINE_OPTION_GROUPS = frozenset(
 )
 
 
-@at(Moment.PREPARED)
-def engine_options(asked: Asked) -> Refusals:
-    for option in asked.options.engineOptions:
+@rule_at(SessionPhase.PREPARED)
+def engine_options(context: RefusalContext) -> Refusals:
+    for option in context.options.engineOptions:
         if option.split(".")[0] not in _ENGINE_OPTION_GROUPS:
             yield poplar_exception(f"Unrecognised option '{option}'")
 
@@ -273,16 +273,16 @@ def engine_options(asked: Asked) -> Refusals:
 _FEWEST_IO_TILES = 32
 
 
-@at(Moment.PREPARED)
-def replicas_and_tiles(asked: Asked) -> Refusals:
-    options, tiles = asked.options, asked.device.tilesPerIPU
+@rule_at(SessionPhase.PREPARED)
+def replicas_and_tiles(context: RefusalContext) -> Refusals:
+    options, tiles = context.options, context.device.tilesPerIPU
     if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
         yield (
             "enableReplicatedGraphs is false, but replicatedGraphCount > 1. Either enable "
             "replication, or set the replicated graph count to 1"
         )
     count = options.numIOTiles
-    if asked.on_cpu or options.virtualGraphMode is VirtualGraphMode.Off or count <= 0:
+    if context.on_cpu or options.virtualGraphMode is VirtualGraphMode.Off or count <= 0:
         return
     if count < _FEWEST_IO_TILES or count % 2:
         yield (
@@ -293,11 +293,11 @@ def replicas_and_tiles(asked: Asked) -> Refusals:
         yield f"Tiles per IPU {tiles} should exceed number of IO tiles {count}."
 
 
-@at(Moment.PREPARED, "SessionOptions.bufferingDepthMap")
-def buffering(asked: Asked) -> Refusals:
-    options = asked.options
-    streams = dict.fromkeys(asked.inputs, options.rearrangeStreamsOnHost)
-    streams |= dict.fromkeys(asked.flow.anchors(), options.rearrangeAnchorsOnHost)
+@rule_at(SessionPhase.PREPARED, "SessionOptions.bufferingDepthMap")
+def buffering(context: RefusalContext) -> Refusals:
+    options = context.options
+    streams = dict.fromkeys(context.inputs, options.rearrangeStreamsOnHost)
+    streams |= dict.fromkeys(context.flow.anchors(), options.rearrangeAnchorsOnHost)
     for id, rearranged in streams.items():
         default = 1 if rearranged else options.defaultBufferingDepth
         depth = options.bufferingDepthMap.get(id, default)

@@ -20,14 +20,14 @@ from popgraph.popart.model.model import SessionModel
 from popgraph.support.errors import PopgraphError
 
 
-class Moment(Enum):
-    MADE = "the options of a session are read"
+class SessionPhase(Enum):
+    CREATED = "the options of a session are read"
     READ = "the operators of its model are read"
     PREPARED = "its program is lowered to a device"
 
 
 @dataclass(frozen=True)
-class Asked:
+class RefusalContext:
     """
     A session in the form that rules inspect.
 
@@ -70,29 +70,29 @@ class Asked:
 
 
 Refusals: TypeAlias = Iterator[str | PopgraphError]
-Rule: TypeAlias = Callable[[Asked], Refusals | None]
+Rule: TypeAlias = Callable[[RefusalContext], Refusals | None]
 """
 Yields PopART's messages, or errors with a location and a hint.
 
 A rule that only warns returns nothing.
 """
 
-TABLE: dict[Moment, list[tuple[str, Rule]]] = {moment: [] for moment in Moment}
+TABLE: dict[SessionPhase, list[tuple[str, Rule]]] = {phase: [] for phase in SessionPhase}
 """{moment: [(location, rule)]}, in the order of PopART's checks."""
 
 
-def at(moment: Moment, where: str = "SessionOptions") -> Callable[[Rule], Rule]:
+def rule_at(phase: SessionPhase, where: str = "SessionOptions") -> Callable[[Rule], Rule]:
     """Registers a rule for a moment."""
 
     def register(rule: Rule) -> Rule:
-        TABLE[moment].append((where, rule))
+        TABLE[phase].append((where, rule))
         return rule
 
     return register
 
 
-def refuse(moment: Moment, asked: Asked) -> None:
+def refuse(phase: SessionPhase, context: RefusalContext) -> None:
     """Raises the first refusal at a moment."""
-    for where, rule in TABLE[moment]:
-        for said in rule(asked) or ():
+    for where, rule in TABLE[phase]:
+        for said in rule(context) or ():
             raise said if isinstance(said, PopgraphError) else popart_exception(said, where)

@@ -16,7 +16,7 @@ from popgraph.compiler import BuildRequest
 from popgraph.ipu import report as ipu_report
 from popgraph.ipu.model import IpuModel
 from popgraph.measure.profile_report import Call
-from popgraph.measure.profile_rows import Described
+from popgraph.measure.profile_rows import DescribedProfile
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.options import SHOW_STEPS, SHOW_VARIABLES
 from popgraph.popart.programs.program import Program
@@ -95,7 +95,7 @@ def kernel_times(
     for name in running.variables:
         profile.executable.write(name, running.read(name))
     profile.measure(inputs, _ROUNDS)
-    described = Described(lowered.module, profile).calls(sum(profile.times))
+    described = DescribedProfile(lowered.module, profile).calls(sum(profile.times))
     return [_call(call) for call in described]
 
 

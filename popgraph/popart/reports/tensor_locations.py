@@ -63,21 +63,21 @@ class Locations:
     grouped: Grouped
 
     def of_variable(self, id: str, info: TensorInfo) -> TensorLocation:
-        return self._found(id, info, Role.of_variable(id), None)
+        return self._location(id, info, Role.of_variable(id), None)
 
     def of_result(
         self, id: str, info: TensorInfo, given: Sequence[int] | None, *, constant: bool
     ) -> TensorLocation:
         """The location of an operator's result; `given` is that of the operator in the model."""
-        found = self._found(id, info, Role.ACTIVATION, given)
+        found = self._location(id, info, Role.ACTIVATION, given)
         if constant and id not in self.options.tensorLocationSettingsOverride:
             found.storage = TensorStorage.OnChip
         return found
 
     def of_input(self, id: str, info: TensorInfo) -> TensorLocation:
-        return self._found(id, info, Role.OTHER, None)
+        return self._location(id, info, Role.OTHER, None)
 
-    def _found(
+    def _location(
         self, id: str, info: TensorInfo, role: Role, given: Sequence[int] | None
     ) -> TensorLocation:
         asked = self.options.tensorLocationSettingsOverride.get(id)
@@ -90,7 +90,7 @@ class Locations:
         if where.storage is TensorStorage.OffChip and count < limits.minElementsForOffChip:
             where = TensorLocation()
         small = count < limits.minElementsForReplicatedTensorSharding
-        if small or role is Role.ACTIVATION or self._is_unshared(id):
+        if small or role is Role.ACTIVATION or self._differs_between_replicas(id):
             where.replicatedTensorSharding = _WHOLE
         if where.replicatedTensorSharding is _SHARDED and not self._is_replicated():
             log_of("transform").warning(
@@ -126,7 +126,7 @@ class Locations:
             return TensorLocationSettings(TensorLocation(), 0, 0)
         return self._settings(role)
 
-    def _is_unshared(self, id: str) -> bool:
+    def _differs_between_replicas(self, id: str) -> bool:
         """Whether each replica has its own value."""
         settings = [one.settings for weight, one in self.grouped.items() if _belongs(id, weight)]
         return any(
@@ -165,7 +165,7 @@ def _read(numbers: Sequence[int]) -> TensorLocation:
     )
 
 
-def told(
+def location_lines(
     variables: Mapping[str, TensorInfo], options: SessionOptions, grouped: Grouped
 ) -> Iterator[str]:
     """One line for each variable that is off-chip or sharded on an IPU."""

@@ -10,7 +10,7 @@ import numpy as np
 from popgraph.backends.base import Executable
 from popgraph.background import Backlog
 from popgraph.engine.engine import Engine
-from popgraph.engine.program_stages import Overlap
+from popgraph.engine.program_stages import ParallelPipeline
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error
 from popgraph.popart.programs.program import Program
@@ -39,7 +39,7 @@ class DeviceEngine:
         rank: int = 0,
         *,
         forward: bool = False,
-        overlap: Overlap | None = None,
+        overlap: ParallelPipeline | None = None,
     ) -> None:
         """Compiles the program of a rank; see `Engine.compile`."""
         if device.runs:
@@ -106,7 +106,7 @@ class DeviceEngine:
         """
         self.prepared_for("getRngStateToHost")
         if self._draws:
-            drawn = self.engine.drawn.astype("<i8").view("<u4")
+            drawn = self.engine.random_state.astype("<i8").view("<u4")
             self._state[: len(drawn)] = drawn.tolist()
         return list(self._state)
 
@@ -122,5 +122,5 @@ class DeviceEngine:
             )
         self._state = list(words)
         if self._draws:
-            drawn = np.array(words[: 2 * len(self.engine.drawn)], "<u4").view("<i8")
-            self.engine.drawn = drawn.astype(np.int64)
+            drawn = np.array(words[: 2 * len(self.engine.random_state)], "<u4").view("<i8")
+            self.engine.random_state = drawn.astype(np.int64)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from popgraph.builder.onnx.conversions import keep_inputs, keep_nodes
-from popgraph.builder.onnx.external import Place
+from popgraph.builder.onnx.external import FileRange
 from popgraph.builder.onnx.external_weights import copy_weights, exported, overwrite
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.weight_names import weights_by_name
@@ -30,7 +30,7 @@ def weights_of(source: Source, options: SessionOptions | None = None) -> dict[st
 
 
 def model_with_weights(
-    model: SessionModel, weights: Mapping[str, Array], external: Mapping[str, Place]
+    model: SessionModel, weights: Mapping[str, Array], external: Mapping[str, FileRange]
 ) -> bytes:
     """
     The model with these weights; optimizer states are added as initializers.
@@ -51,8 +51,8 @@ def model_with_weights(
 
 
 def places_of_states(
-    weights: Mapping[str, Array], external: Mapping[str, Place]
-) -> dict[str, Place]:
+    weights: Mapping[str, Array], external: Mapping[str, FileRange]
+) -> dict[str, FileRange]:
     """Locations for states of external weights, appended to the same files."""
     ends = {one.path: one.path.stat().st_size for one in external.values()}
     found = {}
@@ -66,7 +66,7 @@ def places_of_states(
     return found
 
 
-def relocated(places: Mapping[str, Place], source: str, target: str) -> dict[str, Place]:
+def relocated(places: Mapping[str, FileRange], source: str, target: str) -> dict[str, FileRange]:
     """Copies the external weights in one file to another, and returns their new locations."""
     update = f"Updating externally saved tensor location from file '{source}' to file '{target}'"
     where = "updateExternallySavedTensorLocations"

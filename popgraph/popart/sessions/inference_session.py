@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.onnx.external_weights import data_folders
 from popgraph.builder.opset.arguments import typed
 from popgraph.popart.api.dataflow import DataFlow, InputShapeInfo
 from popgraph.popart.api.devices import DeviceInfo
@@ -44,10 +44,10 @@ class InferenceSession(Session):
         losses: AnyLoss | None = None,
     ) -> None:
         flow = flow_of(self, dataFlow, dataFeed)
-        places = data_places()
+        folders = data_folders()
         model, grouped = take_groups(fnModel, userOptions)
         setup = Setup.of(
-            open_model(model, places),
+            open_model(model, folders),
             as_losses(losses),
             None,
             flow,
@@ -56,9 +56,9 @@ class InferenceSession(Session):
             patterns or passes,
             userOptions,
             name,
-            places.found,
+            folders.found,
             grouped,
-            self._manners,
+            self._behaviour,
         )
         super().__init__(setup)
 

@@ -13,14 +13,14 @@ from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.annotations import IPU, PHASE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.engine.plan import StepPlan
-from popgraph.engine.stages import Staged, Stages
+from popgraph.engine.stages import StageNode, Stages
 from popgraph.popart.api.dataflow import DataFlow
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.settings import ExecutionPhaseSettings
 from popgraph.popart.exceptions import popart_exception
 from popgraph.popart.ir import Placement
 from popgraph.popart.model.model import SessionModel
-from popgraph.popart.sessions.automatic_places import Shares, automatic_places
+from popgraph.popart.sessions.automatic_placement import IpuShares, place_automatically
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def check_placement(
 
     Refuses placements of only some nodes. `ipus` is the number per replica, if known.
     """
-    nodes = list(_placed(model))
+    nodes = list(_nodes_on_ipus(model))
     if options.virtualGraphMode is VirtualGraphMode.Manual:
         _check_virtual_graphs(nodes)
     if options.virtualGraphMode is VirtualGraphMode.ExecutionPhases:
@@ -78,8 +78,8 @@ def check_placement(
     if options.enablePipelining:
         _check_stages(nodes)
     if options.virtualGraphMode is VirtualGraphMode.Auto:
-        shares = Shares.of(options, ipus or 1, trains=training)
-        nodes = _shared_out(list(_placed(model, whole=True)), model, shares)
+        shares = IpuShares.of(options, ipus or 1, trains=training)
+        nodes = _assign_ipus(list(_nodes_on_ipus(model, whole=True)), model, shares)
     homes = {id: node.ipu for node in nodes for id in node.outputs if node.ipu is not None}
     placement = Placement(homes, accumulates=options.enableGradientAccumulation)
     if not options.enablePipelining:
@@ -93,9 +93,9 @@ def check_placement(
     return replace(placement, stages=stages)
 
 
-def _shared_out(nodes: Sequence[_Node], model: SessionModel, shares: Shares) -> list[_Node]:
+def _assign_ipus(nodes: Sequence[_Node], model: SessionModel, shares: IpuShares) -> list[_Node]:
     """Assigns nodes to IPUs by cost; readers of a weight share one IPU."""
-    places = automatic_places(nodes, model, shares)
+    places = place_automatically(nodes, model, shares)
     homes: dict[str, int] = {}
     for node, ipu in places.items():
         for id in node.inputs:
@@ -109,10 +109,10 @@ def _pipeline(
     stages: Mapping[_Node, int],
     model: SessionModel,
     training: bool,
-    apart: bool,
+    separate_backward: bool,
 ) -> Stages:
     staged = [
-        Staged(stages[node], node.ipu, tuple(node.inputs), tuple(node.outputs))
+        StageNode(stages[node], node.ipu, tuple(node.inputs), tuple(node.outputs))
         for node in nodes
         if node in stages
     ]
@@ -123,8 +123,8 @@ def _pipeline(
     for op in model.graph.nodes:
         node = _node(op, model)  # what a session adds to sum losses up has no place of its own
         if last is not None and model.final_loss in node.outputs and model.final_loss not in known:
-            staged.append(Staged(last.stage, last.ipu, tuple(node.inputs), tuple(node.outputs)))
-    return Stages(tuple(staged), model.final_loss, model.weight_names, apart)
+            staged.append(StageNode(last.stage, last.ipu, tuple(node.inputs), tuple(node.outputs)))
+    return Stages(tuple(staged), model.final_loss, model.weight_names, separate_backward)
 
 
 def check_device(
@@ -132,8 +132,8 @@ def check_device(
 ) -> None:
     """Refuses, at compilation, invalid IPUs and anchors of every n-th batch in a pipeline."""
     if options.virtualGraphMode is VirtualGraphMode.Manual and ipus is not None:
-        nodes = list(_placed(model))
-        homes = _homes(nodes)
+        nodes = list(_nodes_on_ipus(model))
+        homes = _ipu_of_tensors(nodes)
         for node in nodes:
             if node.ipu is not None and not 0 <= node.ipu < ipus:
                 raise popart_exception(
@@ -149,7 +149,7 @@ def check_device(
         )
 
 
-def _placed(model: SessionModel, *, whole: bool = False) -> Iterator[_Node]:
+def _nodes_on_ipus(model: SessionModel, *, whole: bool = False) -> Iterator[_Node]:
     """
     The nodes that run on an IPU: all that depend on an input or a weight.
 
@@ -173,7 +173,7 @@ def _node(op: OnnxOp, model: SessionModel) -> _Node:
     return _Node(op, ipu, stage, phase, model.is_recomputed(op))
 
 
-def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
+def _ipu_of_tensors(nodes: Sequence[_Node]) -> dict[str, int | None]:
     """{tensor: IPU of its producer, or else of its first reader}."""
     homes: dict[str, int | None] = {}
     for node in nodes:
@@ -275,12 +275,12 @@ def _check_pipeline(
     _check_order(nodes, stages)
     _check_weights(nodes, model)
     _check_called(nodes, model)
-    apart = options.createImplicitPipeliningFwdOnlyProgram
-    found = _pipeline(nodes, stages, model, training, apart)
-    if found.missing is not None:
+    separate_backward = options.createImplicitPipeliningFwdOnlyProgram
+    found = _pipeline(nodes, stages, model, training, separate_backward)
+    if found.first_missing is not None:
         raise popart_exception(
             f"The set of pipeline stages for all Ops contains {found.count} stages, but stage "
-            f"{found.missing} is missing"
+            f"{found.first_missing} is missing"
         )
     return found
 
@@ -288,8 +288,8 @@ def _check_pipeline(
 def _stages(nodes: Sequence[_Node]) -> dict[_Node, int]:
     """{node: pipeline stage}; if no node has a stage, the IPU is the stage."""
     staged = any(node.stage is not None for node in nodes)
-    told = {node: node.stage if staged else node.ipu for node in nodes}
-    return {node: stage for node, stage in told.items() if stage is not None}
+    given = {node: node.stage if staged else node.ipu for node in nodes}
+    return {node: stage for node, stage in given.items() if stage is not None}
 
 
 def _check_stages(nodes: Sequence[_Node]) -> None:

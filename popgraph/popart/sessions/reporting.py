@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 
 from popgraph.builder.opset.enums import DeviceType
-from popgraph.engine.runs import Runs
+from popgraph.engine.runs import StepRunner
 from popgraph.ipu.mapping import intervals_by_tile
 from popgraph.ipu.model import IpuModel
 from popgraph.popart.api.tensorinfo import TensorInfo
@@ -14,7 +14,7 @@ from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error, p
 from popgraph.popart.programs.program import Program
 from popgraph.popart.reports.graph_report import TileMap
 from popgraph.popart.reports.reports import Executions, Reports, written
-from popgraph.popart.reports.tensor_locations import told
+from popgraph.popart.reports.tensor_locations import location_lines
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.setup import Setup
 
@@ -22,7 +22,9 @@ from popgraph.popart.sessions.setup import Setup
 class Reporting:
     """Reports on the program and the steps of a session."""
 
-    def __init__(self, setup: Setup, program: Program, engine: DeviceEngine, runs: Runs) -> None:
+    def __init__(
+        self, setup: Setup, program: Program, engine: DeviceEngine, runs: StepRunner
+    ) -> None:
         self._setup, self._program, self._engine, self._runs = setup, program, engine, runs
         own = setup.share.own
         self._executions = Executions(own.runs, own.micro_batches)
@@ -57,7 +59,7 @@ class Reporting:
             text = self._reports().summary(title, self._setup.options.reportOptions)
             held = self._program.initial_values.items()
             infos = {id: TensorInfo(one.of_group(0)) for id, one in held}
-            lines = told(infos, self._setup.options, self._setup.grouped)
+            lines = location_lines(infos, self._setup.options, self._setup.grouped)
             text = "\n".join([text, *lines])
         if reset:
             self._executions.reset()

@@ -12,8 +12,8 @@ from popgraph.builder.opset.arguments import incompatible_arguments, typed
 from popgraph.builder.opset.enums import IrSerializationFormat
 from popgraph.engine.host_weights import HostWeights
 from popgraph.engine.program import Request
-from popgraph.engine.replicas import InTurn, Replicas, Together
-from popgraph.engine.runs import Runs
+from popgraph.engine.replicas import JointReplicas, Replicas, SequentialReplicas
+from popgraph.engine.runs import StepRunner
 from popgraph.passes.replication import belongs
 from popgraph.popart.api.dataflow import DataFlow
 from popgraph.popart.api.devices import DeviceInfo
@@ -24,15 +24,18 @@ from popgraph.popart.exceptions import as_popart_errors, popart_exception, popar
 from popgraph.popart.ir import Ir
 from popgraph.popart.model.model import Source
 from popgraph.popart.programs.program import Program
-from popgraph.popart.refusals.running import check_floats, is_forward_only
 from popgraph.popart.reports.graph_report import TileMap
 from popgraph.popart.reports.ir_files import DotFiles, note_session
-from popgraph.popart.sessions.checking import check_compilation, check_setup
+from popgraph.popart.sessions.checking import (
+    check_compilation,
+    check_floats,
+    check_setup,
+    is_forward_only,
+)
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.reporting import Reporting
-from popgraph.popart.sessions.setup import Manners, Setup
-from popgraph.popart.sessions.step_buffers import StepBuffers, steps_of
-from popgraph.popart.sessions.synthetic import SyntheticIO
+from popgraph.popart.sessions.setup import EraBehaviour, Setup
+from popgraph.popart.sessions.step_buffers import StepBuffers, SyntheticIO, steps_of
 from popgraph.popart.sessions.weight_transfers import WeightTransfers
 from popgraph.support.arrays import Array
 from popgraph.support.logs import TRACE, log_of
@@ -65,7 +68,7 @@ class Session(IpuOnly):
         self._engine = DeviceEngine(self._program, backlog)
         self._steps = steps_of(self._program, setup.dataflow, setup.share)
         self._buffers = StepBuffers(self._program, setup.dataflow, self._steps)
-        self._runs = self._made_runs()
+        self._runs = self._step_runner()
         host = HostWeights(self._program.initial_values)
         self._transfers = WeightTransfers(setup, self._engine, self._runs.replicas, host)
         self._reporting = Reporting(setup, self._program, self._engine, self._runs)
@@ -75,9 +78,9 @@ class Session(IpuOnly):
         self._note_ir()
 
     @property
-    def _manners(self) -> Manners:
+    def _behaviour(self) -> EraBehaviour:
         """The behaviour that differs between eras of PopART."""
-        return Manners()
+        return EraBehaviour()
 
     @property
     def _device(self) -> DeviceInfo:
@@ -95,25 +98,27 @@ class Session(IpuOnly):
     def _request(self) -> Request:
         return self._setup.request()
 
-    def _made_runs(self) -> Runs:
+    def _step_runner(self) -> StepRunner:
         delayed = self._program.delayed
         delays = {id: delay for id, delay in self._setup.delays.items() if id in delayed}
         checks = [check_floats] if self._setup.options.enableFloatingPointChecks else ()
-        return Runs(self._engine.engine, self._steps, self._made_replicas(), delays, checks)
+        return StepRunner(
+            self._engine.engine, self._steps, self._replicas_of_program(), delays, checks
+        )
 
-    def _made_replicas(self) -> Replicas:
-        program, moved = self._program, self._moved()
+    def _replicas_of_program(self) -> Replicas:
+        program, moved = self._program, self._changed_weights()
         if not program.replicas.is_one:
             inputs = {id: program.replicas.inputs(id) for id in program.inputs}
-            return Together(inputs, {id: program.results(id) for id in program.computed})
-        states = program.of_all_replicas
+            return JointReplicas(inputs, {id: program.results(id) for id in program.computed})
+        states = program.common_outputs
         common = [id for id in states if not any(belongs(id, weight) for weight in moved)]
         own = {*moved, *program.accumulators}
-        return InTurn(self._setup.share.own, own, common, draws=program.uses_seed)
+        return SequentialReplicas(self._setup.share.own, own, common, draws=program.uses_seed)
 
-    def _moved(self) -> Collection[str]:
+    def _changed_weights(self) -> Collection[str]:
         """The variables with a separate value per replica."""
-        return self._program.moved
+        return self._program.changed_weights
 
     # queries
 
@@ -214,7 +219,7 @@ class Session(IpuOnly):
             self._buffers.check(stepio)
             with self._reporting.step(str(debugName)):
                 self._runs.step(stepio, forward=forward)
-        if self._program.moved:
+        if self._program.changed_weights:
             self._transfers.host.in_sync = False
 
     @property

@@ -9,15 +9,15 @@ from functools import cached_property
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.registry import backend_named
-from popgraph.builder.onnx.external import Place
+from popgraph.builder.onnx.external import FileRange
 from popgraph.builder.opset.enums import DeviceType, ExchangeStrategy, SyntheticDataMode
 from popgraph.dialects.program import WeightStore
-from popgraph.engine.delayed_weights import delays_of
+from popgraph.engine.delayed_weights import weight_delays
 from popgraph.engine.grouped_weights import replication_of
 from popgraph.engine.plan import StepPlan
 from popgraph.engine.program import Request
-from popgraph.engine.program_stages import Overlap
-from popgraph.engine.shares import Share, steps_are_split
+from popgraph.engine.program_stages import ParallelPipeline
+from popgraph.engine.shares import StepShard, steps_are_split
 from popgraph.ipu.machine import MK2, Ipu
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import GRADIENT
@@ -43,7 +43,7 @@ from popgraph.support.index_checks import NEAREST
 
 
 @dataclass(frozen=True)
-class Manners:
+class EraBehaviour:
     """Behaviour that differs between eras of PopART."""
 
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
@@ -67,12 +67,12 @@ class Setup:
     device: DeviceInfo
     options: SessionOptions
     patterns: Patterns
-    external: dict[str, Place]
+    external: dict[str, FileRange]
     """The external weights and their locations."""
     grouped: Grouped
     """The weights with one value per group of replicas."""
-    manners: Manners
-    share: Share = field(init=False)
+    behaviour: EraBehaviour
+    share: StepShard = field(init=False)
     placement: Placement = field(init=False)
 
     @classmethod
@@ -87,12 +87,12 @@ class Setup:
         patterns: Patterns | None,
         options: SessionOptions | None,
         name: str,
-        external: Mapping[str, Place],
+        external: Mapping[str, FileRange],
         grouped: Grouped,
-        manners: Manners,
+        behaviour: EraBehaviour,
     ) -> Setup:
         """Applies defaults to omitted arguments."""
-        if rule is None and not flow.nAnchors() and manners.insists_on_anchors:
+        if rule is None and not flow.nAnchors() and behaviour.insists_on_anchors:
             raise popart_exception("User must specify an anchor tensor when doing inference.")
         with as_popart_errors():
             model = SessionModel(*opened, shapes or InputShapeInfo(), losses)
@@ -100,7 +100,7 @@ class Setup:
         options = SessionOptions() if options is None else options
         patterns = patterns or Patterns()
         external = dict(external)
-        return cls(name, model, flow, rule, device, options, patterns, external, grouped, manners)
+        return cls(name, model, flow, rule, device, options, patterns, external, grouped, behaviour)
 
     @property
     def trains(self) -> bool:
@@ -113,7 +113,7 @@ class Setup:
     def share_out(self) -> None:
         """Assigns replicas to ranks; refuses a count that the ranks do not divide."""
         with as_popart_errors():
-            self.share = Share.of(self.plan)
+            self.share = StepShard.of(self.plan)
 
     def place(self) -> None:
         """Assigns nodes to IPUs and stages; refuses partial placements."""
@@ -159,7 +159,7 @@ class Setup:
         anchored = {
             id.removeprefix(prefix)
             for id in self.dataflow.anchors()
-            for prefix in self.manners.gradient_prefixes
+            for prefix in self.behaviour.gradient_prefixes
             if id.startswith(prefix)
         }
         return self.model.weight_names | anchored
@@ -170,8 +170,8 @@ class Setup:
         stages = self.placement.stages
         if stages is None or not self.trains or self.options.enableGradientAccumulation:
             return {}
-        talks = bool(self.grouped) or self.model.has_collectives
-        return delays_of(stages, sorted(self.model.weight_names), talks=talks)
+        communicates = bool(self.grouped) or self.model.has_collectives
+        return weight_delays(stages, sorted(self.model.weight_names), communicates=communicates)
 
     def request(self) -> Request:
         """The program request, before additions of training sessions."""
@@ -182,11 +182,11 @@ class Setup:
             optimizer=self.rule,
             variables=not self.constant_weights or bool(self.grouped),
             disabled=self.patterns.disabled_passes(),
-            gradient_prefixes=self.manners.gradient_prefixes,
+            gradient_prefixes=self.behaviour.gradient_prefixes,
             replicas=self._written_out(),
             aliases={} if stages is None else restored,
             delayed=tuple(self.delays),
-            stages={} if stages is None else stages.of_tensors,
+            stages={} if stages is None else stages.stage_of_tensor,
             grouped=self.grouped,
             code=self._code(),
         )
@@ -210,7 +210,7 @@ class Setup:
             return replace(code, indices=code.indices or NEAREST)
         return code
 
-    def overlap(self, program: Program) -> Overlap | None:
+    def overlap(self, program: Program) -> ParallelPipeline | None:
         """The plan to run pipeline stages concurrently, if possible."""
         options, stages = self.options, self.placement.stages
         if stages is None or self.plan.all_replicas > 1:
@@ -228,4 +228,4 @@ class Setup:
                 "SessionOptions.enableQuickStart",
                 "leave it out",
             )
-        return Overlap.of(stages.pipeline, threads=options.overlapStages)
+        return ParallelPipeline.of(stages.pipeline, threads=options.overlapStages)

@@ -1,14 +1,17 @@
-"""The buffers of a session's steps: anchor arrays, and checks of the user's arrays."""
+"""The buffers of steps: anchor arrays, checks of the user's arrays, and synthetic data."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from popgraph.engine.shares import Share
+import numpy as np
+
+from popgraph.builder.opset.enums import SyntheticDataMode
+from popgraph.engine.shares import StepShard
 from popgraph.engine.steps import Steps
 from popgraph.engine.streams import Stream
 from popgraph.popart.api.dataflow import DataFlow
-from popgraph.popart.api.step_io import Returned, StepIO
+from popgraph.popart.api.step_io import ReturnedCount, StepIO
 from popgraph.popart.exceptions import popart_internal_exception, popart_runtime_error
 from popgraph.popart.model.aborts import check_aborts
 from popgraph.popart.programs.printed_tensors import show
@@ -23,7 +26,7 @@ _UNUSED = (
 )
 
 
-def steps_of(program: Program, dataflow: DataFlow, share: Share) -> Steps:
+def steps_of(program: Program, dataflow: DataFlow, share: StepShard) -> Steps:
     """The steps of a program, as the data flow defines them."""
     watchers = (partial(show, program.printed), partial(check_aborts, program.aborts))
     return Steps(
@@ -59,19 +62,19 @@ class StepBuffers:
             return
         if stepio.asserts:
             for id in sorted(stepio.offered_inputs()):
-                self._check_offered(id)
+                self._check_provided(id)
             for id in sorted(stepio.offered_outputs()):
-                self._check_room(id)
+                self._check_buffer_size(id)
             inputs = {one: self._steps.reads(id) for id, one in self._program.inputs.items()}
             outputs = {one: self._returns(one) for one in self._program.outputs.values()}
             stepio.check(inputs, outputs, self._plan)
         self._checked = True
 
-    def _returns(self, stream: Stream) -> Returned:
+    def _returns(self, stream: Stream) -> ReturnedCount:
         count = self._whole(stream).elements // max(1, stream.elements)
-        return Returned(count, self._dataflow.art(stream.id))
+        return ReturnedCount(count, self._dataflow.art(stream.id))
 
-    def _check_offered(self, id: str) -> None:
+    def _check_provided(self, id: str) -> None:
         if id in self._program.unused_inputs:
             log_of("devicex").warning(_UNUSED, id)
         if id in self._program.inputs or id in self._program.initial_values:
@@ -88,7 +91,7 @@ class StepBuffers:
             "does not exist in the original ONNX Model."
         )
 
-    def _check_room(self, id: str) -> None:
+    def _check_buffer_size(self, id: str) -> None:
         if id in self._program.outputs:
             return
         if id in self._program.infos:
@@ -105,3 +108,32 @@ class StepBuffers:
             streams = self._program.inputs if kind == "input" else self._program.outputs
             lines += [f"  {kind} {s.id}: {s.dtype.name}{list(s.shape)}" for s in streams.values()]
         return "\n".join(lines)
+
+
+_SEED = 0
+
+
+class SyntheticIO(StepIO):
+    """Zeros or random numbers, generated once, in place of the program's arrays."""
+
+    def __init__(self, mode: SyntheticDataMode) -> None:
+        self._mode, self._batches = mode, dict[str, Array]()
+        self._generator = np.random.default_rng(_SEED)
+
+    def read(self, stream: Stream) -> Array:
+        if stream.id not in self._batches:
+            self._batches[stream.id] = self._drawn(stream).astype(stream.dtype.numpy)
+        return self._batches[stream.id]
+
+    def _drawn(self, stream: Stream) -> Array:
+        match self._mode:
+            case SyntheticDataMode.RandomNormal:
+                drawn = self._generator.standard_normal(stream.shape)
+                return drawn if stream.dtype.is_float else np.abs(drawn)
+            case SyntheticDataMode.RandomUniform:
+                return self._generator.random(stream.shape)
+            case _:
+                return np.zeros(stream.shape)
+
+    def write(self, stream: Stream, value: Array) -> None:
+        """Discards the value; on an IPU, anchors stay on the device."""

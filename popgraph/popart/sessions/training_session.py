@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.onnx.external_weights import data_folders
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
@@ -16,9 +16,9 @@ from popgraph.builder.opset.enums import (
     ReductionType,
 )
 from popgraph.builder.pgraph import load as load_text
-from popgraph.engine.accumulators import adds_up
+from popgraph.engine.accumulators import is_accumulator
 from popgraph.engine.program import Request
-from popgraph.engine.shares import Share
+from popgraph.engine.shares import StepShard
 from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
 from popgraph.passes.replication import belongs
@@ -38,9 +38,9 @@ from popgraph.popart.programs.automatic_loss_scaling import ALIASES, following, 
 from popgraph.popart.sessions.session import Session, flow_of
 from popgraph.popart.sessions.setup import Setup
 from popgraph.support.logs import log_of
-from popgraph.training.driver import Driver
+from popgraph.training.driver import ScheduledDriver
 from popgraph.training.roles import Origin
-from popgraph.training.selection import Choice, Selection, select
+from popgraph.training.selection import Selection, WeightPatterns, select
 from popgraph.training.task import Task, task_of
 
 
@@ -98,12 +98,12 @@ class TrainingSession(TrainingOnly, Session):
             raise TypeError("TrainingSession() needs an optimizer")
         self._optimizer = self._next = optimizer
         with as_popart_errors():
-            self._choice = Choice.of(freeze, train_only)
+            self._patterns = WeightPatterns.of(freeze, train_only)
         rule = _added_up(rule, userOptions)
         self._task = task
-        places = data_places()
+        folders = data_folders()
         model, grouped = take_groups(fnModel, userOptions)
-        opened = (task.module, task.weights) if task else open_model(model, places)
+        opened = (task.module, task.weights) if task else open_model(model, folders)
         self._origin = task.origin if task else Origin.of(opened[0])
         setup = Setup.of(
             opened,
@@ -115,21 +115,23 @@ class TrainingSession(TrainingOnly, Session):
             patterns or passes,
             userOptions,
             name,
-            places.found,
+            folders.found,
             grouped,
-            self._manners,
+            self._behaviour,
         )
         super().__init__(setup)
-        self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
+        self._driver = ScheduledDriver(
+            self._program.scalars, self._program.rule_of_groups(rule), schedule
+        )
         self._runs.driver = self._driver
         self._transfers.place_states()
 
     def _request(self) -> Request:
         model, task = self._setup.model, self._task
         assert model.final_loss is not None, "a session that trains has a loss"
-        found = select(model.module, model.final_loss, self._choice, self._origin)
+        found = select(model.module, model.final_loss, self._patterns, self._origin)
         self._selection = found.with_constants(model.module, task.constants if task else ())
-        if self._choice:
+        if self._patterns:
             self._selection.check()
         settings = self._setup.options.automaticLossScalingSettings
         tracked = tracked_tensors(model, settings) if settings.enabled else ()
@@ -155,16 +157,16 @@ class TrainingSession(TrainingOnly, Session):
             for id in flow.anchors()
             if flow.art(id).id() is AnchorReturnTypeId.Final
             and (id == FACTOR or any(belongs(id, weight) for weight in weights))
-            and not id.startswith((UPDATED, *setup.manners.gradient_prefixes))
-            and not adds_up(id, setup.rule)
+            and not id.startswith((UPDATED, *setup.behaviour.gradient_prefixes))
+            and not is_accumulator(id, setup.rule)
         }
 
-    def _moved(self) -> Collection[str]:
+    def _changed_weights(self) -> Collection[str]:
         """
         The variables that differ between replicas: those without a gradient, whose sum would
         synchronize them.
         """
-        return set(super()._moved()).difference(self._selection.trained)
+        return set(super()._changed_weights()).difference(self._selection.trained)
 
     @property
     def selection(self) -> Selection:
@@ -182,7 +184,7 @@ class TrainingSession(TrainingOnly, Session):
         self.updateOptimizer(optimizer)
         executable = self._engine.prepared_for("optimizerFromHost()")
         with as_popart_errors():
-            self._driver.send(executable, self._driver.rule)
+            self._driver.write_scalars(executable, self._driver.rule)
 
     def updateOptimizer(self, optimizer: Optimizer) -> None:
         """Stores the hyperparameters that `optimizerFromHost` sends, for old programs."""
@@ -204,8 +206,8 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         return rule
     rule = following(rule, options.automaticLossScalingSettings)
     with as_popart_errors():
-        plan = Share.of(plan_of(1, options)).own
-    if plan.updated_by == 1:
+        plan = StepShard.of(plan_of(1, options)).own
+    if plan.micro_batches_per_update == 1:
         return rule
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
     strategy = options.meanAccumulationAndReplicationReductionStrategy

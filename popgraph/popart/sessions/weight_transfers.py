@@ -6,13 +6,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from popgraph.builder.onnx.external_weights import append
+from popgraph.compiler.saving import check_kind, save_model
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.weight_names import weights_by_name
+from popgraph.dialects.program import WeightStore
 from popgraph.engine.host_weights import HostWeights
 from popgraph.engine.replicas import Replicas
+from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.update_rules import VELOCITY
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error, writing
-from popgraph.popart.model.model import Source
+from popgraph.popart.model.model import SessionModel, Source
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.export import (
     model_with_weights,
@@ -20,11 +25,14 @@ from popgraph.popart.sessions.export import (
     relocated,
     weights_of,
 )
-from popgraph.popart.sessions.inference_file import save_inference
 from popgraph.popart.sessions.setup import Setup
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import world
 from popgraph.support.writing import write_file
+from popgraph.training.inference_form import to_inference
+from popgraph.training.inference_model import without_loss
+from popgraph.training.open_batch import open_batch
+from popgraph.training.trained_weights import put_weights
 
 
 class WeightTransfers:
@@ -48,7 +56,7 @@ class WeightTransfers:
         if self._setup.draws_data:  # weights that saw no data stay on the device
             return
         self._replicas.enter(executable, 0)
-        self.host.fetch(executable, self._setup.share.agreed)
+        self.host.fetch(executable, self._setup.share.broadcast)
 
     def fetch_and_keep(self) -> Mapping[str, Array]:
         """Fetches weights and states, and keeps them for the next `weightsFromHost`."""
@@ -93,7 +101,7 @@ class WeightTransfers:
         """Refuses a training step before weights are sent."""
         setup = self._setup
         in_shares = setup.share.own.ranks > 1 and setup.options.weights_sharded_from
-        insists = setup.manners.insists_on_weights or in_shares
+        insists = setup.behaviour.insists_on_weights or in_shares
         if setup.trains and not self.sent and insists and setup.model.weight_names:
             raise popart_runtime_error(
                 "Must call weightsFromHost before run as the model has initializers and the "
@@ -142,3 +150,14 @@ class WeightTransfers:
     def relocate(self, source: str, target: str) -> None:
         with as_popart_errors():
             self._setup.external |= relocated(self._setup.external, source, target)
+
+
+def save_inference(path: Path, model: SessionModel, values: Mapping[str, Array]) -> None:
+    """Writes a model with these weights, without loss and labels, for any batch size."""
+    check_kind(path)
+    loss, store = model.final_loss, WeightStore(model.weights)
+    module = model.module.clone() if loss is None else without_loss(model.module, loss)
+    held = weights_by_name(model_of(module).graph)
+    put_weights(module, {name: one for name, one in values.items() if name in held}, store)
+    to_inference(module)
+    save_model(path, open_batch(module, store, {}) or module, Compilation(store))

@@ -12,12 +12,12 @@ Point = tuple[float, float]
 
 ROUNDING = 1e-9
 """Tolerance for tick marks, as a fraction of a step."""
-LEAST, MOST = 1e-300, 1e300
+SMALLEST, LARGEST = 1e-300, 1e300
 """Smaller differences count as zero; larger numbers are not drawn."""
 
 
 def is_drawn(number: float) -> bool:
-    return abs(number) < MOST  # neither infinities nor NaN
+    return abs(number) < LARGEST  # neither infinities nor NaN
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Curve:
     style: int = 1
     """The index of its colour; 0 is the faint one."""
 
-    def pieces(self) -> Iterator[list[Point]]:
+    def segments(self) -> Iterator[list[Point]]:
         """The runs of points between gaps."""
         for drawn, points in groupby(self.points, lambda point: is_drawn(point[1])):
             if drawn:
                 yield list(points)
 
-    def thinned(self, most: int) -> Curve:
+    def downsampled(self, most: int) -> Curve:
         """At most `most` points, each the mean of a group of neighbours."""
         count = len(self.points)
         if count <= most:
@@ -61,14 +61,14 @@ class Axis:
     def over(values: Sequence[float], marks: int) -> Axis:
         """An axis that covers all values, with about `marks` tick marks at round numbers."""
         low, high = min(values, default=0.0), max(values, default=1.0)
-        if high - low <= max(LEAST, ROUNDING * max(abs(low), abs(high))):
+        if high - low <= max(SMALLEST, ROUNDING * max(abs(low), abs(high))):
             half = abs(low) / 2 or 0.5
             low, high = low - half, high + half
         step = _round_step((high - low) / marks)
         first, last = floor(low / step + ROUNDING), ceil(high / step - ROUNDING)
         return Axis(first * step, last * step, step)
 
-    def share(self, value: float) -> float:
+    def fraction(self, value: float) -> float:
         """The relative position of a value: 0 at the low end, 1 at the high end."""
         return (value - self.low) / (self.high - self.low)
 
@@ -103,15 +103,15 @@ class Chart:
     curves: tuple[Curve, ...]
 
     @cached_property
-    def across(self) -> Axis:
+    def x_axis(self) -> Axis:
         """The horizontal axis."""
-        return Axis.over([*self._drawn(0)], 5)
+        return Axis.over([*self._coordinates(0)], 5)
 
     @cached_property
-    def up(self) -> Axis:
+    def y_axis(self) -> Axis:
         """The vertical axis."""
-        return Axis.over([*self._drawn(1)], 5)
+        return Axis.over([*self._coordinates(1)], 5)
 
-    def _drawn(self, number: int) -> Iterator[float]:
+    def _coordinates(self, number: int) -> Iterator[float]:
         points = (point for curve in self.curves for point in curve.points)
         return (point[number] for point in points if is_drawn(point[number]))

@@ -12,8 +12,8 @@ COLOURS = ("#8aa9d6", "#2f6bd0", "#d9662b")
 WIDTH, HEIGHT = 440, 240
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 44, 26
 """Margins around the curves, for labels, title and names."""
-MOST_POINTS = 400
-MOST_DOTS = 60
+MAX_POINTS = 400
+MAX_DOTS = 60
 """Curves with at most this many points show a dot per point, with its values as a tooltip."""
 
 
@@ -25,9 +25,9 @@ def svg(chart: Chart) -> str:
     return _element(WIDTH, HEIGHT, chart.title, lines)
 
 
-def spark(curve: Curve, width: int = 150, height: int = 26) -> str:
+def sparkline(curve: Curve, width: int = 150, height: int = 26) -> str:
     """A curve without axes, for a row of a table."""
-    chart = Chart(curve.name, (curve.thinned(MOST_POINTS),))
+    chart = Chart(curve.name, (curve.downsampled(MAX_POINTS),))
     paths = _paths(chart, chart.curves[0], (1, width - 1, height - 2, 2))
     return _element(
         width, height, curve.name, [_path(each, COLOURS[curve.style], 1.2) for each in paths]
@@ -46,9 +46,9 @@ BOX = (LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM, TOP)
 """Left, right, bottom and top of the plot area."""
 
 
-def _at(chart: Chart, point: Point, box: tuple[float, ...]) -> Point:
+def _position(chart: Chart, point: Point, box: tuple[float, ...]) -> Point:
     left, right, bottom, top = box
-    x, y = chart.across.share(point[0]), chart.up.share(point[1])
+    x, y = chart.x_axis.fraction(point[0]), chart.y_axis.fraction(point[1])
     return left + x * (right - left), bottom + y * (top - bottom)
 
 
@@ -60,38 +60,38 @@ def _frame(chart: Chart) -> Iterator[str]:
         yield f'<circle cx="{at + 4}" cy="29" r="3.5" fill="{COLOURS[curve.style]}"/>'
         yield _text(at + 12, 33, curve.name, "start")
         at += 30 + 6 * len(curve.name)
-    for value, text in chart.up.marks:
-        _, y = _at(chart, (chart.across.low, value), BOX)
+    for value, text in chart.y_axis.marks:
+        _, y = _position(chart, (chart.x_axis.low, value), BOX)
         yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="currentColor" opacity=".15"/>'
         yield _text(LEFT - 6, y + 4, text, "end")
-    for value, text in chart.across.marks:
-        x, _ = _at(chart, (value, chart.up.low), BOX)
+    for value, text in chart.x_axis.marks:
+        x, _ = _position(chart, (value, chart.y_axis.low), BOX)
         yield _text(x, HEIGHT - BOTTOM + 15, text, "middle")
 
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = 'opacity=".75"') -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"'
-    return f"<text {place} {more}>{escape(text)}</text>"
+    attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"'
+    return f"<text {attributes} {more}>{escape(text)}</text>"
 
 
 def _curve(chart: Chart, curve: Curve) -> Iterator[str]:
     colour = COLOURS[curve.style]
-    for path in _paths(chart, curve.thinned(MOST_POINTS), BOX):
+    for path in _paths(chart, curve.downsampled(MAX_POINTS), BOX):
         yield _path(path, colour, 1.6)
-    if len(curve.points) > MOST_DOTS:
+    if len(curve.points) > MAX_DOTS:
         return
-    for piece in curve.pieces():
-        for point in piece:
-            x, y = _at(chart, point, BOX)
+    for segment in curve.segments():
+        for point in segment:
+            x, y = _position(chart, point, BOX)
             said = f"{curve.name} {point[1]:.6g} at {point[0]:.6g}"
             dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}">'
             yield f"{dot}<title>{escape(said)}</title></circle>"
 
 
 def _paths(chart: Chart, curve: Curve, box: tuple[float, ...]) -> Iterator[str]:
-    for piece in curve.pieces():
-        places = (_at(chart, point, box) for point in piece)
-        yield "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    for segment in curve.segments():
+        points = (_position(chart, point, box) for point in segment)
+        yield "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def _path(points: str, colour: str, width: float) -> str:

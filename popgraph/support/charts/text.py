@@ -29,7 +29,7 @@ def spans(chart: Chart, width: int, height: int) -> Iterator[list[Span]]:
     """The lines of a chart of this size, in spans of one style each."""
     labels = _labels(chart, height)
     margin = max(map(len, labels.values()), default=0)
-    cells = _drawn(chart, width - margin - 2, height)
+    cells = _cells(chart, width - margin - 2, height)
     yield [(" " * (margin + 2) + chart.title, None)]
     for row, line in enumerate(cells):
         mark = f"{labels.get(row, ''):>{margin}} {'┤' if row in labels else '│'}"
@@ -55,21 +55,21 @@ def text(chart: Chart, width: int = 72, height: int = 10) -> str:
 
 def _labels(chart: Chart, height: int) -> dict[int, str]:
     """{row: label of the vertical axis}."""
-    marks = chart.up.marks
-    return {_row(chart.up.share(value), height): text for value, text in marks}
+    marks = chart.y_axis.marks
+    return {_row(chart.y_axis.fraction(value), height): text for value, text in marks}
 
 
-def _row(share: float, height: int) -> int:
-    return min(height - 1, int((1 - share) * height))
+def _row(fraction: float, height: int) -> int:
+    return min(height - 1, int((1 - fraction) * height))
 
 
 def _steps(chart: Chart, width: int) -> str:
     """The labels at the ends of the horizontal axis."""
-    (_, first), *_, (_, last) = chart.across.marks
+    (_, first), *_, (_, last) = chart.x_axis.marks
     return first + last.rjust(max(width - len(first), len(last) + 1))
 
 
-def _drawn(chart: Chart, width: int, height: int) -> list[list[Cell]]:
+def _cells(chart: Chart, width: int, height: int) -> list[list[Cell]]:
     cells = [[Cell() for _ in range(width)] for _ in range(height)]
     for curve in chart.curves:
         for x, y in _places(chart, curve, width * 2, height * 4):
@@ -81,12 +81,12 @@ def _drawn(chart: Chart, width: int, height: int) -> list[list[Cell]]:
 
 def _places(chart: Chart, curve: Curve, width: int, height: int) -> Iterator[tuple[int, int]]:
     """The dots of a curve, with lines between adjacent points."""
-    for piece in curve.thinned(width).pieces():
+    for segment in curve.downsampled(width).segments():
         before: tuple[int, int] | None = None
-        for x, y in piece:
+        for x, y in segment:
             here = (
-                round(chart.across.share(x) * (width - 1)),
-                round((1 - chart.up.share(y)) * (height - 1)),
+                round(chart.x_axis.fraction(x) * (width - 1)),
+                round((1 - chart.y_axis.fraction(y)) * (height - 1)),
             )
             yield from _line(before or here, here)
             before = here

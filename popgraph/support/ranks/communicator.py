@@ -1,4 +1,4 @@
-"""The communicator between ranks, and its implementation for a single rank."""
+"""The communicator between ranks, its implementation for one rank, and codes of exchanges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import NoReturn, TypeVar
 
 import numpy as np
 
+from popgraph.support import dtypes
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
 from popgraph.support.errors import PopgraphError
 from popgraph.support.replicas import grouped
 
@@ -143,7 +145,7 @@ class Communicator(ABC):
         return self.rank == 0
 
 
-class Alone(Communicator):
+class SingleRank(Communicator):
     """The communicator of a process that is the only rank."""
 
     rank, size = 0, 1
@@ -171,3 +173,33 @@ class Alone(Communicator):
 
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)
+
+
+_COMBINED = tuple(COMBINED_BY)
+_ELEMENTS = tuple(dtypes.BY_NAME)
+_BASES = (len(KINDS), len(_COMBINED), len(_ELEMENTS), 2**24)
+
+
+def exchange_code(exchange: Exchange, dtype: DType) -> int:
+    """Encodes an exchange and its element type; strides are below 2^24."""
+    digits = (
+        KINDS.index(exchange.kind),
+        _COMBINED.index(exchange.combine),
+        _ELEMENTS.index(dtype.name),
+        exchange.stride,
+    )
+    code = exchange.size
+    for digit, base in zip(reversed(digits), reversed(_BASES), strict=True):
+        code = code * base + digit
+    return code
+
+
+def exchange_of(code: int) -> tuple[Exchange, DType]:
+    """Decodes an exchange and its element type."""
+    digits = []
+    for base in _BASES:
+        code, digit = divmod(code, base)
+        digits.append(digit)
+    kind, combine, element, stride = digits
+    exchange = Exchange(KINDS[kind], stride, code, _COMBINED[combine])
+    return exchange, dtypes.BY_NAME[_ELEMENTS[element]]

@@ -50,7 +50,7 @@ def mpi() -> Any:
         ) from error
 
 
-class OverMpi(Communicator):
+class MpiCommunicator(Communicator):
     """
     The ranks of an MPI job.
 
@@ -72,7 +72,7 @@ class OverMpi(Communicator):
         self._calls = threading.Lock()
         self._pending: list[_Pending] = []
         self._waiting = threading.Condition()
-        self._mover: threading.Thread | None = None
+        self._progress_thread: threading.Thread | None = None
         sys.excepthook = self._failed
         atexit.register(self._end)
 
@@ -80,7 +80,7 @@ class OverMpi(Communicator):
 
     def start(self, exchange: Exchange, source: Array, target: Array) -> Finish:
         group = self._group(exchange)
-        pending = self._started(self._of_kind(exchange, group, source, target))
+        pending = self._started(self._call_of(exchange, group, source, target))
         return partial(self._finish, pending)
 
     def _started(self, start: Callable[[], Any], held: Array | None = None) -> _Pending:
@@ -90,12 +90,14 @@ class OverMpi(Communicator):
         with self._waiting:
             self._pending.append(pending)
             self._waiting.notify()
-        if self._mover is None:
-            self._mover = threading.Thread(target=self._move, daemon=True, name="popgraph-mpi")
-            self._mover.start()
+        if self._progress_thread is None:
+            self._progress_thread = threading.Thread(
+                target=self._progress, daemon=True, name="popgraph-mpi"
+            )
+            self._progress_thread.start()
         return pending
 
-    def _of_kind(
+    def _call_of(
         self, exchange: Exchange, group: Any, source: Array, target: Array
     ) -> Callable[[], Any]:
         mpi, bits = self._mpi, _as_numbers
@@ -123,7 +125,7 @@ class OverMpi(Communicator):
                 self._groups[key] = self._world.Split(members[0], members.index(self.rank))
         return self._groups[key]
 
-    def _move(self) -> None:
+    def _progress(self) -> None:
         """Drives pending transfers; the body of the progress thread."""
         while True:
             with self._waiting:
@@ -145,14 +147,14 @@ class OverMpi(Communicator):
     def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
         row = _as_bytes(np.ascontiguousarray(array))
         pending = self._started(lambda: self._direct.Isend(row, rank, number), row)
-        return partial(self._look_for, pending, POLL_SECONDS, is_wanted)
+        return partial(self._poll, pending, POLL_SECONDS, is_wanted)
 
     def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
         with self._calls:
             arriving = _Pending(self._direct.Irecv(_as_bytes(array), rank, number))
-        self._look_for(arriving, POLL_SECONDS, is_wanted)
+        self._poll(arriving, POLL_SECONDS, is_wanted)
 
-    def _look_for(self, pending: _Pending, seconds: float, is_wanted: IsWanted = always) -> None:
+    def _poll(self, pending: _Pending, seconds: float, is_wanted: IsWanted = always) -> None:
         """Polls a transfer; meanwhile other threads may call MPI, on which its end may depend."""
         while not pending.done and is_wanted():
             with self._calls:
@@ -176,7 +178,7 @@ class OverMpi(Communicator):
         with self._calls:
             arrived = _Pending(self._world.Ibarrier())
         if patient:
-            self._look_for(arrived, PATIENT_SECONDS)
+            self._poll(arrived, PATIENT_SECONDS)
         self._finish(arrived)
 
     # the end

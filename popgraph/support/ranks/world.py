@@ -13,9 +13,9 @@ from typing import TextIO
 import numpy as np
 
 from popgraph.support.arrays import Array
-from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
+from popgraph.support.ranks.communicator import ALL_REDUCE, Communicator, Exchange, SingleRank
 from popgraph.support.ranks.launched import GRACE_SECONDS, is_launched
-from popgraph.support.ranks.over_mpi import OverMpi
+from popgraph.support.ranks.over_mpi import MpiCommunicator
 
 _world: Communicator | None = None
 
@@ -30,14 +30,14 @@ def world() -> Communicator:
     global _world
     if _world is None:
         if is_launched() or "mpi4py.MPI" in sys.modules:
-            _world = OverMpi()
+            _world = MpiCommunicator()
         else:
-            _world = Alone()
+            _world = SingleRank()
     return _world
 
 
 @contextmanager
-def acting_as(communicator: Communicator) -> Iterator[None]:
+def using_communicator(communicator: Communicator) -> Iterator[None]:
     """Replaces the communicator of this process inside the block."""
     global _world
     before, _world = _world, communicator
@@ -47,7 +47,7 @@ def acting_as(communicator: Communicator) -> Iterator[None]:
         _world = before
 
 
-class _Later(io.TextIOBase):
+class _DelayedStream(io.TextIOBase):
     """Delays the first write until the first rank has had time to report the same error."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -70,7 +70,7 @@ class _Later(io.TextIOBase):
 
 
 @contextmanager
-def ending_together() -> Iterator[None]:
+def ending_all_ranks() -> Iterator[None]:
     """
     Ends all ranks if this one exits with an error: the others would wait for it forever.
 
@@ -80,7 +80,7 @@ def ending_together() -> Iterator[None]:
     here = world()
     if not here.is_first:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process)
-        sys.stderr = _Later(sys.stderr)
+        sys.stderr = _DelayedStream(sys.stderr)
     try:
         yield
     except SystemExit as error:
@@ -91,7 +91,7 @@ def ending_together() -> Iterator[None]:
         raise
 
 
-def exchanged(exchange: Exchange, x: Array, when: Array | None) -> Array:
+def exchange_if(exchange: Exchange, x: Array, when: Array | None) -> Array:
     """The result of an exchange for this rank; if `when` is false, x (all-reduce) or zeros."""
     if when is None or when.reshape(-1)[0]:
         return world().exchange(exchange, x)

@@ -26,9 +26,9 @@ from popgraph.backends.c.cache.folder import give_up, readable_caches
 from popgraph.backends.c.print.unit import HERE, Unit
 from popgraph.support.cache_files import digest, write_sealed
 from popgraph.support.errors import BackendError
-from popgraph.support.progress import tell, telling
+from popgraph.support.progress import report, reporting
 from popgraph.support.trust import make_private, open_trusted
-from popgraph.support.writing import put
+from popgraph.support.writing import write_atomically
 
 
 def library(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
@@ -80,7 +80,7 @@ def _build(
 
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
-            put(source, [missing[number].text.encode()])
+            write_atomically(source, [missing[number].text.encode()])
             result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
             if not result.good:
                 _check_room(result.reason, target)
@@ -94,7 +94,7 @@ def _build(
         kept.trim()
         objects = [*map(str, made), *map(str, known)]
         linked = folder / "library.so"
-        with telling(f"C, linking, by {compiler.title}"):
+        with reporting(f"C, linking, by {compiler.title}"):
             result = compiler.run(
                 [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
             )
@@ -115,12 +115,12 @@ def _with_progress(done: Iterable[Path], count: int, compiler: Compiler) -> Iter
     """Object files as they are completed, reported as progress."""
     by = f"parts, by {compiler.title}"
     try:
-        tell(f"C, 0 of {count} {by}")
+        report(f"C, 0 of {count} {by}")
         for number, path in enumerate(done, 1):
-            tell(f"C, {number} of {count} {by}")
+            report(f"C, {number} of {count} {by}")
             yield path
     finally:
-        tell("")
+        report("")
 
 
 _NO_ROOM = {

@@ -21,7 +21,7 @@ from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.print.unit import Kernel as Text
 from popgraph.dialects.tile.loops.known import Kernel
 from popgraph.support import extensions
-from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
+from popgraph.support.cache_files import digest, read_sealed, trim_regularly, write_sealed
 
 MAGIC = "popgraph kernel 1"
 LIMIT = 64 << 20
@@ -89,7 +89,7 @@ class KernelCache:
                 row = {"kernel": asdict(self.noted[key]), "text": asdict(text) | {"location": ""}}
                 with suppress(OSError):
                     write_sealed(self._path(cache, key), json.dumps(row).encode())
-        trim_now_and_then(cache / "kernel_texts", LIMIT)
+        trim_regularly(cache / "kernel_texts", LIMIT)
 
     def _keep_decisions(self, cache: Path) -> None:
         if self.recent.items() <= self._earlier.items():
@@ -99,7 +99,7 @@ class KernelCache:
         latest = dict(islice(ordered.items(), max(0, len(ordered) - MOST_DECISIONS), None))
         with suppress(OSError):
             write_sealed(self._decisions_path(cache), json.dumps(latest).encode())
-        trim_now_and_then(cache / "decisions", DECISIONS_LIMIT)
+        trim_regularly(cache / "decisions", DECISIONS_LIMIT)
 
     @cached_property
     def _caches(self) -> list[Path]:

@@ -13,7 +13,7 @@ from popgraph.support.cache_files import (
     digest,
     is_sealed,
     read_sealed,
-    trim_now_and_then,
+    trim_regularly,
     write_sealed,
 )
 
@@ -63,7 +63,7 @@ class Objects:
 
     def trim(self) -> None:
         """Evicts the least recently used objects, once in some builds."""
-        trim_now_and_then(self._caches[-1], LIMIT)
+        trim_regularly(self._caches[-1], LIMIT)
 
     def _find(self, kernel: Kernel) -> Path | None:
         for cache in self._caches:

@@ -13,9 +13,9 @@ import platformdirs
 
 from popgraph.support.trust import (
     SHARED,
+    distrust_reason,
+    folder_distrust_reason,
     make_private,
-    objection,
-    objection_to_folder,
     warn_once,
 )
 
@@ -57,7 +57,7 @@ def _chosen() -> Path:
 def _distrust(path: Path) -> str:
     """The reason not to load code from a folder; empty if it is trusted or missing."""
     try:
-        problem = objection(path.stat()) or objection_to_folder(path)
+        problem = distrust_reason(path.stat()) or folder_distrust_reason(path)
     except OSError:
         return ""
     hint = f"run `chmod -R go-w`, or set {SHARED}=1 to allow files of root"

@@ -111,7 +111,7 @@ class ProgramKey(Key):
         slots = tuple(_slot(row, weights, files) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
         donations = dict(header["donations"])
-        sizes = tuple(map(Size.of_row, header["sizes"]))
+        sizes = tuple(map(Size.from_row, header["sizes"]))
         table = Table(slots, header["arena"], len(persistent), checks, donations, sizes)
         prepared = Prepared(persistent, _packings(table.packings, weights.shared, files))
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]

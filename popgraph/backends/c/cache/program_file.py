@@ -13,7 +13,7 @@ import numpy as np
 
 from popgraph.backends.c.memory.pages import ALIGNMENT, LARGE_PAGE, aligned
 from popgraph.support.arrays import Array
-from popgraph.support.cache_files import digest, write_whole
+from popgraph.support.cache_files import digest, write_cache_file
 
 MAGIC = "popgraph program 6"
 BLOCK = 1 << 16
@@ -43,7 +43,7 @@ def write(path: Path, about: dict[str, Any], pieces: Sequence[Array]) -> None:
     """Writes magic and checksum, header and data atomically."""
     rows = [{"bytes": len(piece), "sum": checksum(piece)} for piece in pieces]
     header = json.dumps(about | {"pieces": rows})
-    write_whole(path, _content(f"{MAGIC} {digest(header)}\n{header}\n".encode(), pieces))
+    write_cache_file(path, _content(f"{MAGIC} {digest(header)}\n{header}\n".encode(), pieces))
 
 
 def _content(head: bytes, pieces: Sequence[Array]) -> Iterator[bytes | memoryview]:

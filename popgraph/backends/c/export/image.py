@@ -115,7 +115,7 @@ def prepared(module: ModuleOp, weights: WeightStore, name: str) -> memoryview:
     """The persistent memory (such as packed weights), computed by `prepare` on this machine."""
     copy = module.clone()
     program = find_program(copy, name)
-    _empty(list(program.body.block.ops))  # A copy without a body, of which only `prepare` runs.
+    _empty(list(program.body.block.ops))  # A copy without a body: only `prepare` runs.
     layout = Layout(program)
     kernels = print_kernels(copy)
     unit = program_unit(program, layout, kernels)

@@ -12,7 +12,7 @@ from popgraph.backends.c.export.names import members
 from popgraph.backends.c.export.targets import ExportTarget
 from popgraph.backends.c.memory.table import Slot
 from popgraph.support.shapes import prod, text
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 
 TYPES = {
     "f32": "float",
@@ -90,7 +90,7 @@ class Interface:
         number = f"_{alike.index(member) + 1}" if member != alike[0] else ""
         return f"{self.form.name}_{member}{number}_max".upper()
 
-    def axes(self, slot: Slot) -> dict[int, tuple[str, Place]]:
+    def axes(self, slot: Slot) -> dict[int, tuple[str, SizedAxis]]:
         """The axes of a tensor that end at sizes, with the size's member."""
         return {
             place.axis: (member, place)
@@ -352,7 +352,7 @@ def _about(interface: Interface, slot: Slot) -> str:
     return f"{what} {shape}, {size_of(slot)} bytes at most"
 
 
-def _multiple(member: str, place: Place) -> str:
+def _multiple(member: str, place: SizedAxis) -> str:
     return member if place.factor == 1 else f"{place.factor}*{member}"
 
 

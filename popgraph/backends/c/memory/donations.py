@@ -12,7 +12,7 @@ from popgraph.backends.c.memory.zero_copy import Pointers
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
-from popgraph.support.given import as_array
+from popgraph.support.inputs import as_array
 from popgraph.support.shapes import Shape
 
 
@@ -71,7 +71,7 @@ def _memory_of(name: str, value: object, dtype: DType) -> Array:
     if not isinstance(value, np.ndarray):
         why = f"a {type(value).__name__} is not a NumPy array"
     elif value.dtype != dtype.numpy:
-        why = f"it holds {value.dtype}, the model wants {dtype.numpy}"
+        why = f"it holds {value.dtype}, the model requires {dtype.numpy}"
     elif not value.flags.writeable:
         why = "the array is read-only"
     elif not (value.flags.c_contiguous and value.flags.aligned):

@@ -227,9 +227,9 @@ def _dot(op: Operation, operands: Sequence[str]) -> str:
     count, held = types.lanes(op.result.type), WORDS[op.words.data]
     lhs, rhs, total = operands
     # VPDPBUSD takes unsigned bytes first: i8u8 is u8i8 with its factors exchanged.
-    if held.mirrors:
+    if held.mirror:
         lhs, rhs = rhs, lhs
-    words = (held.mirrors or held.name).upper()
+    words = (held.mirror or held.name).upper()
     type_ = types.value(op.result.type)
     unsigned = "u32" if count is None else f"u32x{count}"
     name = f"DOT_{words}_{count}" if count in _DOT_LANES else f"PLAIN_DOT_{words}"

@@ -21,10 +21,10 @@ from popgraph.backends.c.memory.table import (
 )
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
-from popgraph.dialects.program.control import Looping
+from popgraph.dialects.program.control_signatures import Looping
 from popgraph.dialects.tile import BufferOp, LoopOp, ProgramOp
-from popgraph.dialects.tile.program.control import runs_programs
 from popgraph.dialects.tile.program.ops import ALIGNMENT, find_program
+from popgraph.dialects.tile.program.program_control import runs_programs
 
 
 @dataclass(frozen=True, eq=False)

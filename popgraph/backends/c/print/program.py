@@ -14,7 +14,7 @@ from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.trace import Place, Site, probed, probes
 from popgraph.backends.c.print.unit import Kernel
 from popgraph.dialects.locations import source
-from popgraph.dialects.program.control import UNBOUNDED, Branching, Looping
+from popgraph.dialects.program.control_signatures import UNBOUNDED, Branching, Looping
 from popgraph.dialects.tile import (
     BufferOp,
     CallOp,
@@ -24,7 +24,7 @@ from popgraph.dialects.tile import (
     ProgramOp,
     RunsPrograms,
 )
-from popgraph.dialects.tile.program.control import runs_programs
+from popgraph.dialects.tile.program.program_control import runs_programs
 from popgraph.dialects.tile.program.work import size
 
 ENTRIES = {"prepare": "void *const *memory", "run": "void *const *memory", "stop": "void"}

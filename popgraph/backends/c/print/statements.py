@@ -16,7 +16,7 @@ from popgraph.dialects import element_types
 from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.dialects.tile.loops.handed import handed, natural
 from popgraph.support.errors import UnsupportedError
-from popgraph.support.ranks.codes import exchange_code
+from popgraph.support.ranks.communicator import exchange_code
 
 STACK_BYTES = 1024 * 1024
 """Bytes of the local arrays of a kernel: a quarter of a thread's stack (POPGRAPH_STACK)."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from popgraph.support.arrays import Array
-from popgraph.support.ranks.codes import exchange_of
-from popgraph.support.ranks.communicator import Finish
+from popgraph.support.ranks.communicator import Finish, exchange_of
 from popgraph.support.ranks.world import world
 
 _Begin = ctypes.CFUNCTYPE(

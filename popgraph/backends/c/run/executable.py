@@ -291,10 +291,10 @@ class CExecutable(NativeExecutable):
         """The inputs of a call, converted for the next run."""
         return self.fitted(inputs)
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         views = {name: view for name, view in self._outputs.items() if isinstance(view, np.ndarray)}
         if len(views) < len(self._outputs) or not self._are_rows(inputs, count):
-            return super().run_in_row(inputs, count)
+            return super().run_stacked(inputs, count)
         made = {name: np.empty((count, *view.shape), view.dtype) for name, view in views.items()}
         read = [(view, inputs[name]) for name, view in self._inputs.items()]
         written = [(view, made[name]) for name, view in views.items()]

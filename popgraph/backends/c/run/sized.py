@@ -18,9 +18,9 @@ from popgraph.backends.c.run.library import Code, load
 from popgraph.backends.interface import check_threads
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import RunError
-from popgraph.support.given import as_array, fitted
+from popgraph.support.inputs import as_array, fitted
 from popgraph.support.shapes import Shape, text
-from popgraph.support.sizes import fronts, sizes_in, with_sizes
+from popgraph.support.sizes import leading_slices, sizes_in, with_sizes
 
 MOST_KNOWN = 256
 """Limit of cached views, by combination of sizes: creating them takes some 20 us."""
@@ -61,9 +61,9 @@ class SizedExecutable(CExecutable):
     """
     A program whose loops end at sizes of the call.
 
-    Memory is allocated for the bounds, and each run uses fronts of it. Repeated sizes cost no more
-    than in a program for these sizes. Large arrays are zero-copy if the size is their outermost
-    axis of more than one element; others are copied row by row.
+    Memory is allocated for the bounds, and each run uses leading slices of it. Repeated sizes
+    cost no more than in a program for these sizes. Large arrays are zero-copy if the size is their
+    outermost axis of more than one element; others are copied row by row.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class SizedExecutable(CExecutable):
         self._own = [(slot, self._pointers[slot]) for slot in slots]
         """The addresses of this program's own memory for inputs and outputs."""
         self._known: dict[tuple[Shape, ...], Fronts] = {}
-        """The fronts for inputs of these shapes."""
+        """The leading slices for inputs of these shapes."""
         self._fronts = Fronts((), {}, {}, {}, [])
-        """The fronts of the last run."""
+        """The leading slices of the last run."""
         self._switch_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
@@ -143,8 +143,8 @@ class SizedExecutable(CExecutable):
         inputs = {name: view for name, view in self._views("input").items() if name in self.inputs}
         outputs = self._views("output")
         for size in self.sizes:
-            inputs = fronts(inputs, size.inputs, numbers[size.name])
-            outputs = fronts(outputs, size.outputs, numbers[size.name])
+            inputs = leading_slices(inputs, size.inputs, numbers[size.name])
+            outputs = leading_slices(outputs, size.outputs, numbers[size.name])
         read = self._in_place("input", inputs, ReadInPlace)
         made = self._in_place("output", outputs, self._made_in_front)
         order = [numbers[size.name] for size in self.sizes]
@@ -174,8 +174,8 @@ class SizedExecutable(CExecutable):
         arena, *_ = super()._unwritten()
         return (arena, *self._views("output").values())  # Outputs are copied from these.
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        return Executable.run_in_row(self, inputs, count)
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        return Executable.run_stacked(self, inputs, count)
 
     def _donated(self, inputs: Mapping[str, Array], donate: Collection[str]) -> dict[str, Array]:
         """Checks the donated inputs, but uses none: outputs need memory for the bound."""
@@ -200,7 +200,7 @@ def executable(
     return kind(table, code, weights, threads, prepared, key)
 
 
-def build_again(
+def load_cached(
     key: ProgramKey, weights: ArrayStore, threads: int = 1, *, is_told: bool = False
 ) -> CExecutable | None:
     """

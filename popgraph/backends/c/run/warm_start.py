@@ -21,12 +21,12 @@ from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.cache.measured import measured_text
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.machine.key import machine
-from popgraph.backends.c.run.sized import build_again
+from popgraph.backends.c.run.sized import load_cached
 from popgraph.backends.interface import KnownCall, KnownModel, KnownProgram
 from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore, SharedArrays
-from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
-from popgraph.support.files import State, is_settled, path_of, seen, state_of
+from popgraph.support.cache_files import digest, read_sealed, trim_regularly, write_sealed
+from popgraph.support.files import State, is_settled, path_of, state_of, state_or_absent
 from popgraph.support.sizes import Size
 
 MAGIC = "popgraph shortcut 8"
@@ -50,12 +50,12 @@ class KeptModel(KnownModel):
         program = self._found(signature).get("program")
         if not isinstance(program, str):
             return None
-        return build_again(ProgramKey(program), ArrayStore(shared=self.shared), self.threads)
+        return load_cached(ProgramKey(program), ArrayStore(shared=self.shared), self.threads)
 
     def undecided(self, signature: object) -> tuple[str, ...]:
         return tuple(self._found(signature).get("undecided", ()))
 
-    def note_undecided(self, signature: object, names: Sequence[str]) -> None:
+    def note_structural(self, signature: object, names: Sequence[str]) -> None:
         if self.key:
             _write(self._key(signature), {"undecided": names})
 
@@ -97,7 +97,7 @@ def _follow(found: Mapping[str, Any], key: str, threads: int) -> KnownProgram | 
         return None
     if "program" not in found:
         return known
-    program = build_again(ProgramKey(found["program"]), ArrayStore(), threads)
+    program = load_cached(ProgramKey(found["program"]), ArrayStore(), threads)
     return None if program is None else KnownProgram(program, known.files, overridable)
 
 
@@ -160,13 +160,13 @@ def note_call(
 def known_calls(model: Path) -> list[KnownCall]:
     """The calls of the current version of a file for which the cache has programs."""
     path, found = model.resolve(), list[KnownCall]()
-    wanted = [str(path), list(seen(path)), digest(_package() or "", machine())]
+    wanted = [str(path), list(state_or_absent(path)), digest(_package() or "", machine())]
     files = {file.name: file for cache in readable_caches() for file in _files_of(cache)}
     for file in files.values():
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             note = json.loads(read_sealed(file))
             if note.get("of") == wanted and ProgramKey(note["program"]).is_kept():
-                sizes = tuple(map(Size.of_row, note["sizes"]))
+                sizes = tuple(map(Size.from_row, note["sizes"]))
                 found.append(KnownCall(note["shapes"], note["values"], note["threads"], sizes))
     return sorted(found, key=repr)
 
@@ -218,7 +218,7 @@ def _write(key: str, shortcut: Mapping[str, object]) -> None:
         return
     with suppress(OSError):
         write_sealed(_file(first, key), json.dumps(shortcut).encode())
-        trim_now_and_then(first / "shortcuts", LIMIT)
+        trim_regularly(first / "shortcuts", LIMIT)
 
 
 def _key(

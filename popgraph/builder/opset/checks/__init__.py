@@ -11,14 +11,19 @@ from popgraph.builder.opset.checks import (
     windowed,
 )
 from popgraph.builder.opset.checks.node import Node
-from popgraph.builder.opset.checks.rules import AT_ONCE, CHECKS, complaint, complaint_at_once
+from popgraph.builder.opset.checks.rules import (
+    CHECKS,
+    IMMEDIATE_CHECKS,
+    complaint,
+    immediate_complaint,
+)
 
 __all__ = [
-    "AT_ONCE",
+    "IMMEDIATE_CHECKS",
     "CHECKS",
     "Node",
     "complaint",
-    "complaint_at_once",
+    "immediate_complaint",
     "elementwise",
     "graphcore",
     "recurrent",

@@ -8,9 +8,9 @@ import numpy as np
 
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
-    Complaints,
+    Conflicts,
     aligned,
-    asks,
+    checks,
     known,
     partials,
     product_partials,
@@ -31,28 +31,28 @@ _SINGLE, _HALF = dtypes.BY_POPART["FLOAT"], dtypes.BY_POPART["FLOAT16"]
 _DOUBLE = dtypes.BY_POPART["DOUBLE"]
 
 
-@asks(*BROADCASTING, own=_OWN)
-def broadcasting(node: Node) -> Complaints:
+@checks(*BROADCASTING, own=_OWN)
+def broadcasting(node: Node) -> Conflicts:
     promoted = any(  # a scalar of FLOAT takes the type of a tensor of FLOAT16
-        (node.element(place), node.element(1 - place)) == (_SINGLE, _HALF)
-        and shapes.prod(node.shape(place)) == 1
-        for place in (0, 1)
+        (node.element(index), node.element(1 - index)) == (_SINGLE, _HALF)
+        and shapes.prod(node.shape(index)) == 1
+        for index in (0, 1)
     )
     yield from _stretched(node, (0, 1), mixed=promoted)
 
 
-@asks("Where")
-def choice(node: Node) -> Complaints:
+@checks("Where")
+def choice(node: Node) -> Conflicts:
     yield from _stretched(node, (1, 2), node.shape(0))
 
 
-@asks("PRelu")
-def all_broadcast(node: Node) -> Complaints:
+@checks("PRelu")
+def all_broadcast(node: Node) -> Conflicts:
     yield from _stretched(node, range(len(node.inputs)))
 
 
-@asks(*VARIADIC)
-def variadic(node: Node) -> Complaints:
+@checks(*VARIADIC)
+def variadic(node: Node) -> Conflicts:
     if node.version >= 8:
         yield from all_broadcast(node)
     elif len(set(node.types)) > 1:
@@ -60,12 +60,12 @@ def variadic(node: Node) -> Complaints:
 
 
 def _stretched(
-    node: Node, places: Iterable[int], frame: Shape = (), *, mixed: bool = False
-) -> Complaints:
+    node: Node, indices: Iterable[int], frame: Shape = (), *, mixed: bool = False
+) -> Conflicts:
     """Operands are broadcast to a frame in order, and have the same type."""
     type_ = None
-    for place in places:
-        shape, element = node.shape(place), node.element(place)
+    for index in indices:
+        shape, element = node.shape(index), node.element(index)
         if type_ not in (None, element) and not mixed:
             yield (
                 f"np broadcasting failed on Op {node.numbered}, incompatible types "
@@ -75,7 +75,7 @@ def _stretched(
         frame, type_ = np.broadcast_shapes(frame, shape), type_ or element
 
 
-def _unaligned(node: Node, first: Shape, second: Shape) -> Complaints:
+def _unaligned(node: Node, first: Shape, second: Shape) -> Conflicts:
     if not aligned(first, second):
         yield (
             f"np broadcasting failed on 'Op {node.numbered}', frames {[*first]} and {[*second]} "
@@ -83,17 +83,17 @@ def _unaligned(node: Node, first: Shape, second: Shape) -> Complaints:
         )
 
 
-@asks("MatMul")
-def product(node: Node) -> Complaints:
+@checks("MatMul")
+def product(node: Node) -> Conflicts:
     yield from partials(node, product_partials)
     yield from matmul(node)
     yield from _serialised(node)
 
 
-def matmul(node: Node) -> Complaints:
-    for place, side in enumerate(("lhs", "rhs")):
-        if node.known_shape(place) == ():
-            yield f"{node} doesn't support scalar tensor {node.inputs[place]} as the {side} input"
+def matmul(node: Node) -> Conflicts:
+    for index, side in enumerate(("lhs", "rhs")):
+        if node.known_shape(index) == ():
+            yield f"{node} doesn't support scalar tensor {node.inputs[index]} as the {side} input"
     lhs, rhs = node.shape(), node.shape(1)
     yield from _unaligned(node, lhs[:-2], rhs[:-2])
     if lhs[-1] != rhs[-2:][0]:
@@ -111,7 +111,7 @@ _SERIALISED = {
 """Operand, axis and PopART's name of the dimension that a serialized matmul splits."""
 
 
-def _serialised(node: Node) -> Complaints:
+def _serialised(node: Node) -> Conflicts:
     mode = str(node.attributes.get(SERIALIZED, "none"))
     factor = node.attributes.get(SERIALIZED_FACTOR, 0)
     if mode not in _SERIALISED or not isinstance(factor, int):
@@ -128,19 +128,19 @@ def _serialised(node: Node) -> Complaints:
         )
 
 
-@asks("Clip")
-def clip(node: Node) -> Complaints:
-    for place, word in ((1, "min"), (2, "max")):
+@checks("Clip")
+def clip(node: Node) -> Conflicts:
+    for index, word in ((1, "min"), (2, "max")):
         yield from known(
             node,
             "Op {node.name}({node.id}), inputs=[{node.inputs[0]}] currently only supports constant "
             f"min/max parameters. Input '{word}' ({{}}) has no data.",
-            place,
+            index,
         )
 
 
-@asks("Dropout", own=("ShapedDropout",))
-def dropout(node: Node) -> Complaints:
+@checks("Dropout", own=("ShapedDropout",))
+def dropout(node: Node) -> Conflicts:
     if not 0 <= (ratio := node.real("ratio", 0.5)) < 1:
         yield (
             f"{node.id} ratio value {ratio:g} is not valid. Please use a value in the interval "
@@ -148,8 +148,8 @@ def dropout(node: Node) -> Complaints:
         )
 
 
-@asks(*RANDOM)
-def random(node: Node) -> Complaints:
+@checks(*RANDOM)
+def random(node: Node) -> Conflicts:
     optional = "Optional seed attribute is not supported. Use session::setRandomSeed instead."
     yield from unsupported(node, f"{{node.id}}: {optional}", "seed")
     named = node.attributes.get("dtype")

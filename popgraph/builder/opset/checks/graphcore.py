@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from popgraph.builder.opset.checks.node import Node, spaced
-from popgraph.builder.opset.checks.rules import AT_ONCE, Complaints, aligned, asks
+from popgraph.builder.opset.checks.rules import IMMEDIATE_CHECKS, Conflicts, aligned, checks
 from popgraph.builder.opset.checks.shaped import elements_stay, wanted_shape
 from popgraph.support import dtypes, shapes
 
 
-@asks(own=("Abort",))
-def abort(node: Node) -> Complaints:
+@checks(own=("Abort",))
+def abort(node: Node) -> Conflicts:
     if shapes.prod(node.shape()) > 1:
         yield "Conditional abort op can only test a scalar tensor"
 
 
-@asks(own=("Bucketize",))
-def bucketize(node: Node) -> Complaints:
+@checks(own=("Bucketize",))
+def bucketize(node: Node) -> Conflicts:
     if (right := node.number("right")) not in (0, 1):
         yield f"BucketizeOp right = {right} is not valid: must be either 0 or 1."
     if (rank := node.rank(1)) != 1:
@@ -28,8 +28,8 @@ def bucketize(node: Node) -> Complaints:
     yield from _same_types(node, "BucketizeOp::setup", "boundaries", 1)
 
 
-def _same_types(node: Node, about: str, name: str, place: int) -> Complaints:
-    first, other = node.element(), node.element(place)
+def _same_types(node: Node, about: str, name: str, index: int) -> Conflicts:
+    first, other = node.element(), node.element(index)
     if first != other:
         yield (
             f"{about} The input and {name} tensors have different data types. The input tensor "
@@ -40,15 +40,15 @@ def _same_types(node: Node, about: str, name: str, place: int) -> Complaints:
 # losses
 
 
-def _unsupported(node: Node, what: str, place: int, wanted: str) -> str:
-    return f"Unsupported {what} for input {place} of Op {node.numbered} (expected {wanted})."
+def _unsupported(node: Node, what: str, index: int, wanted: str) -> str:
+    return f"Unsupported {what} for input {index} of Op {node.numbered} (expected {wanted})."
 
 
 _LABELS = ("UINT32", "INT32")
 
 
-@asks(own=("Ctc",))
-def ctc_loss(node: Node) -> Complaints:
+@checks(own=("Ctc",))
+def ctc_loss(node: Node) -> Conflicts:
     yield from _log_probabilities(node)
     named = dtypes.BY_ONNX.get(node.number("outDataType"))
     if named is not None and not named.is_float:
@@ -67,17 +67,17 @@ def ctc_loss(node: Node) -> Complaints:
     if (element := node.element(1).popart) not in _LABELS:
         wanted = f"a 'targets' tensor of type UINT32 or type INT32, got {element}"
         yield _unsupported(node, "data type", 0, wanted)
-    for place, title in ((2, "input lengths"), (3, "target lengths")):
-        yield from _lengths(node, place, title, title, *_LABELS)
+    for index, title in ((2, "input lengths"), (3, "target lengths")):
+        yield from _lengths(node, index, title, title, *_LABELS)
 
 
-@asks(own=("CtcBeamSearchDecoder",))
-def ctc_decoder(node: Node) -> Complaints:
+@checks(own=("CtcBeamSearchDecoder",))
+def ctc_decoder(node: Node) -> Conflicts:
     yield from _log_probabilities(node)
     yield from _lengths(node, 1, "data lengths", "input lengths", "UINT32")
 
 
-def _log_probabilities(node: Node) -> Complaints:
+def _log_probabilities(node: Node) -> Conflicts:
     about = "a 'logarithmized probabilities' tensor"
     if node.rank() != 3:
         wanted = f"{about} of rank 3, got a tensor with shape {spaced(node.shape())}"
@@ -87,20 +87,20 @@ def _log_probabilities(node: Node) -> Complaints:
         yield _unsupported(node, "data type", 0, wanted)
 
 
-def _lengths(node: Node, place: int, title: str, typed: str, *allowed: str) -> Complaints:
+def _lengths(node: Node, index: int, title: str, typed: str, *allowed: str) -> Conflicts:
     """Checks for one integer per batch row; messages about its type may use another title."""
-    wanted, shape, element = node.shape()[1:2], node.shape(place), node.element(place).popart
+    wanted, shape, element = node.shape()[1:2], node.shape(index), node.element(index).popart
     if shape != wanted:
         expected = f"a '{title}' tensor of shape {spaced(wanted)}, got {spaced(shape)}"
-        yield _unsupported(node, "shape", place, expected)
+        yield _unsupported(node, "shape", index, expected)
     if element not in allowed:
         types = " or type ".join(allowed)
         expected = f"a '{typed}' tensor of type {types}, got {element}"
-        yield _unsupported(node, "data type", place, expected)
+        yield _unsupported(node, "data type", index, expected)
 
 
-@asks(own=("Nll",))
-def nll_loss(node: Node) -> Complaints:
+@checks(own=("Nll",))
+def nll_loss(node: Node) -> Conflicts:
     shape, about = node.shape(), f"Op {node.numbered}. "
     if shape == ():
         yield f"Invalid shape for prob tensor ({node.info()}) in {about}"
@@ -116,8 +116,8 @@ def nll_loss(node: Node) -> Complaints:
         )
 
 
-@asks(own=("L1",))
-def l1_loss(node: Node) -> Complaints:
+@checks(own=("L1",))
+def l1_loss(node: Node) -> Conflicts:
     if not node.rank():
         yield "L1Op not valid for rank-0 tensor (scalar)"
 
@@ -125,8 +125,8 @@ def l1_loss(node: Node) -> Complaints:
 # recurrences and images
 
 
-@asks(own=("LSTM",))
-def lstm(node: Node) -> Complaints:
+@checks(own=("LSTM",))
+def lstm(node: Node) -> Conflicts:
     """The weights of four gates, and the states, fit the data."""
     data, weights = node.shape(), node.shape(1)
     if len(data) != 3 or len(weights) != 3:
@@ -137,17 +137,17 @@ def lstm(node: Node) -> Complaints:
         2: ("bias", (4, hidden)),
         3: ("initialState", (2, data[1], hidden)),
     }
-    for place, (name, shape) in wanted.items():
-        if node.known_shape(place) not in (None, shape):
-            yield f"Bad {name} shape {place}, should be {spaced(shape)}"
+    for index, (name, shape) in wanted.items():
+        if node.known_shape(index) not in (None, shape):
+            yield f"Bad {name} shape {index}, should be {spaced(shape)}"
 
 
 _SMALLEST = 2.0**-23
 """The distance from 1 to the next f32."""
 
 
-@asks(own=("NormalizeImage",))
-def image(node: Node) -> Complaints:
+@checks(own=("NormalizeImage",))
+def image(node: Node) -> Conflicts:
     if abs(node.real("scale", 1.0)) < _SMALLEST:
         yield "[normalizeImageOpCreator] scale should be greater than 0."
     if node.rank() < 2 or node.shape()[-1] != 3:
@@ -157,53 +157,53 @@ def image(node: Node) -> Complaints:
 # shapes and indices
 
 
-@asks(own=("Reshape",))
-def reshape(node: Node) -> Complaints:
+@checks(own=("Reshape",))
+def reshape(node: Node) -> Conflicts:
     wanted = node.numbers("shape")
     yield from wanted_shape(node, wanted)
     yield from elements_stay(node, wanted)
 
 
-@asks(own=("Reverse",))
-def reverse(node: Node) -> Complaints:
+@checks(own=("Reverse",))
+def reverse(node: Node) -> Conflicts:
     rank, given = node.rank(), node.numbers("dimensions")
     about = f"ReverseOp '{node.numbered}'"
-    for place, one in enumerate(given):
+    for index, one in enumerate(given):
         if one < 0:
             yield f"{about} invalid dimension '{one}'. Only positive dimensions are supported"
         if one >= rank:
             yield f"{about} invalid dimension '{one}' for input tensor of rank {rank}"
-        if one in given[:place]:
+        if one in given[:index]:
             yield f"Dimension {one} appears multiple times in the list of dimensions of {about}"
 
 
-@asks(own=("ShapedDropout",))
-def dropped_shape(node: Node) -> Complaints:
-    whole, shape = node.shape(), node.numbers("shape")
-    if not aligned(shape, whole):
+@checks(own=("ShapedDropout",))
+def dropped_shape(node: Node) -> Conflicts:
+    full, shape = node.shape(), node.numbers("shape")
+    if not aligned(shape, full):
         yield (
             f"ShapedDropout: incompatible input tensor and dropout shape. {node.id} is configured "
             f"with shape {spaced(shape)} which is not broadcastable to the input tensor with shape "
-            f"{spaced(whole)}."
+            f"{spaced(full)}."
         )
 
 
-@asks(own=("DynamicAdd", "DynamicSlice", "DynamicUpdate", "DynamicZero"))
-def dynamic(node: Node) -> Complaints:
+@checks(own=("DynamicAdd", "DynamicSlice", "DynamicUpdate", "DynamicZero"))
+def dynamic(node: Node) -> Conflicts:
     axes, sizes = node.numbers("axes"), node.numbers("sizes")
     if len(axes) != len(sizes):
         yield f"Op {node.numbered} has {len(axes)} axes, but {len(sizes)} sizes"
 
 
-@asks(own=("Subsample",), table=AT_ONCE)
-def strides(node: Node) -> Complaints:
+@checks(own=("Subsample",), table=IMMEDIATE_CHECKS)
+def strides(node: Node) -> Conflicts:
     given = node.numbers("strides")
     if 0 in given:
         yield f"Strides invalid. 0 stride at index {given.index(0)}"
 
 
-@asks(own=("Subsample",))
-def subsample(node: Node) -> Complaints:
+@checks(own=("Subsample",))
+def subsample(node: Node) -> Conflicts:
     yield from strides(node)
     rank, given = node.rank(), node.numbers("strides")
     if len(given) != rank:
@@ -213,26 +213,26 @@ def subsample(node: Node) -> Complaints:
 # splines
 
 
-@asks(own=("SplineBasis",))
-def spline_basis(node: Node) -> Complaints:
+@checks(own=("SplineBasis",))
+def spline_basis(node: Node) -> Conflicts:
     if not 0 <= (degree := node.number("degree", 1)) <= 3:
         yield f"SplineBasisOp degree = {degree} is not valid: must be between 0 and 3."
     names = {"pseudo": "Pseudo", "kernelSize": "KernelSize", "isOpenSpline": "isOpenSpline"}
     yield from _spline_ranks(node, names, 2, 1, 1)
 
 
-@asks(own=("SplineWeighting",))
-def spline_weighting(node: Node) -> Complaints:
+@checks(own=("SplineWeighting",))
+def spline_weighting(node: Node) -> Conflicts:
     names = {"input": "Input", "weight": "Weight", "basis": "Basis", "weightIndex": "weightIndex"}
     yield from _spline_ranks(node, names, 2, 3, 2, 2)
-    for place, name in ((1, "weight"), (2, "basis")):
-        yield from _same_types(node, "SplineWeightingOp::setup:", name, place)
+    for index, name in ((1, "weight"), (2, "basis")):
+        yield from _same_types(node, "SplineWeightingOp::setup:", name, index)
 
 
-def _spline_ranks(node: Node, titles: Mapping[str, str], *ranks: int) -> Complaints:
+def _spline_ranks(node: Node, titles: Mapping[str, str], *ranks: int) -> Conflicts:
     """Checks the rank of each operand; messages include a second title."""
-    for place, ((name, title), wanted) in enumerate(zip(titles.items(), ranks, strict=True)):
-        if (rank := node.rank(place)) != wanted:
+    for index, ((name, title), wanted) in enumerate(zip(titles.items(), ranks, strict=True)):
+        if (rank := node.rank(index)) != wanted:
             yield (
                 f"{node.op_type}Op::setup: {name} tensor is not a {wanted}-D tensor. {title} "
                 f"tensor rank = {rank}."

@@ -43,7 +43,7 @@ class Node:
     types: Sequence[Attribute]
     attributes: Mapping[str, object]
     domain: str = ""
-    place: int = 0
+    index: int = 0
     streamed: frozenset[int] = frozenset()
     values: Mapping[int, Array] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ class Node:
     @property
     def numbered(self) -> str:
         """`100 (ai.onnx.Clip:11)`."""
-        return f"{FIRST_NUMBER + self.place} ({self.id})"
+        return f"{FIRST_NUMBER + self.index} ({self.id})"
 
     def __str__(self) -> str:
         inputs, outputs = (", ".join(filter(None, ids)) for ids in (self.inputs, self.outputs))
@@ -70,46 +70,46 @@ class Node:
 
     # operands
 
-    def has(self, place: int) -> bool:
-        return place < len(self.inputs) and bool(self.inputs[place])
+    def has(self, index: int) -> bool:
+        return index < len(self.inputs) and bool(self.inputs[index])
 
-    def input(self, place: int = 0) -> str:
-        return self.inputs[place] if self.has(place) else ""
+    def input(self, index: int = 0) -> str:
+        return self.inputs[index] if self.has(index) else ""
 
-    def type(self, place: int) -> Attribute:
-        return self.types[place] if self.has(place) and place < len(self.types) else UNKNOWN
+    def type(self, index: int) -> Attribute:
+        return self.types[index] if self.has(index) and index < len(self.types) else UNKNOWN
 
-    def known_shape(self, place: int = 0) -> Shape | None:
+    def known_shape(self, index: int = 0) -> Shape | None:
         """The shape of an operand; None if absent or unknown."""
-        return static_shape(self.type(place))
+        return static_shape(self.type(index))
 
-    def shape(self, place: int = 0) -> Shape:
-        return _known(self.known_shape(place))
+    def shape(self, index: int = 0) -> Shape:
+        return _known(self.known_shape(index))
 
-    def rank(self, place: int = 0) -> int:
-        return len(self.shape(place))
+    def rank(self, index: int = 0) -> int:
+        return len(self.shape(index))
 
-    def known_element(self, place: int = 0) -> DType | None:
+    def known_element(self, index: int = 0) -> DType | None:
         """The element type of an operand; None if absent or unknown."""
-        type_ = self.type(place)
+        type_ = self.type(index)
         if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
             return None
         return element_types.from_ir(type_.element_type)
 
-    def element(self, place: int = 0) -> DType:
-        return _known(self.known_element(place))
+    def element(self, index: int = 0) -> DType:
+        return _known(self.known_element(index))
 
-    def info(self, place: int = 0) -> str:
+    def info(self, index: int = 0) -> str:
         """`FLOAT   [2 3]`."""
-        return described(self.type(place)) or "?"
+        return described(self.type(index)) or "?"
 
-    def value(self, place: int) -> Array:
+    def value(self, index: int) -> Array:
         """The elements of a constant operand."""
-        return _known(self.values.get(place))
+        return _known(self.values.get(index))
 
-    def integers(self, place: int) -> list[int]:
+    def integers(self, index: int) -> list[int]:
         """The elements of a constant operand that is a list of integers."""
-        found = self.value(place)
+        found = self.value(index)
         return [int(one) for one in _known(found if found.ndim == 1 else None)]
 
     # attributes

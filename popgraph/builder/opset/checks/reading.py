@@ -23,14 +23,14 @@ VERSION = {DOMAIN: 1}
 
 def nodes_of(graph: Graph, store: WeightStore) -> Iterator[tuple[OnnxOp, Node]]:
     """All nodes; the nodes of a subgraph follow their node."""
-    place = 0
+    index = 0
     for op in graph.block.walk():
         if isinstance(op, OnnxOp):
-            yield op, node_of(op, store, place, outer=op.parent is graph.block)
-            place += 1
+            yield op, node_of(op, store, index, outer=op.parent is graph.block)
+            index += 1
 
 
-def node_of(op: OnnxOp, store: WeightStore, place: int = 0, outer: bool = True) -> Node:
+def node_of(op: OnnxOp, store: WeightStore, index: int = 0, outer: bool = True) -> Node:
     """A node of the onnx dialect; inputs of subgraphs do not count as streamed."""
     operands = op.input_values()
     inputs = [value for value in operands if isinstance(value, BlockArgument)]
@@ -43,7 +43,7 @@ def node_of(op: OnnxOp, store: WeightStore, place: int = 0, outer: bool = True) 
         [UNKNOWN if value is None else value.type for value in operands],
         {name: to_python(value, store) for name, value in all_attributes(op, store).items()},
         op.domain,
-        place,
+        index,
         frozenset(at for at, value in enumerate(operands) if outer and value in inputs),
         {
             at: array

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from popgraph.builder.opset.checks.node import Node, spaced
-from popgraph.builder.opset.checks.rules import Complaints, asks, unsupported
+from popgraph.builder.opset.checks.rules import Conflicts, checks, unsupported
 
 ACTIVATIONS = frozenset(["Sigmoid", "Relu", "Tanh", "Gelu", "Swish", "Softmax"])
 _SCALES = ("activation_alpha", "activation_beta", "clip")
 
 
-@asks("RNN")
-def rnn(node: Node) -> Complaints:
+@checks("RNN")
+def rnn(node: Node) -> Conflicts:
     given = node.words("activations")
     if "activations" in node.attributes and len(given) != 1:
         yield f"{node.made} only supports 1 activation, {len(given)} were specified"
@@ -22,8 +22,8 @@ def rnn(node: Node) -> Complaints:
     yield from _hidden_size(node)
 
 
-@asks("LSTM")
-def lstm(node: Node) -> Complaints:
+@checks("LSTM")
+def lstm(node: Node) -> Conflicts:
     if node.word("direction", "forward") != "forward":
         yield "LSTMOp attribute `direction' must be unset or `forward'"
     given = node.words("activations")
@@ -44,8 +44,8 @@ def lstm(node: Node) -> Complaints:
     yield from _hidden_size(node)
 
 
-@asks("LSTM")
-def lengths(node: Node) -> Complaints:
+@checks("LSTM")
+def lengths(node: Node) -> Conflicts:
     shape = node.shape(4)
     if len(shape) != 1:
         yield f"Invalid rank for sequence length tensor : {len(shape)} != 1"
@@ -53,8 +53,8 @@ def lengths(node: Node) -> Complaints:
         yield f"Incorrect sequence len shape : {spaced(shape)} != {spaced(batch)}"
 
 
-@asks("GRU")
-def gru(node: Node) -> Complaints:
+@checks("GRU")
+def gru(node: Node) -> Conflicts:
     text = "GRUOp attribute `{}' is not supported"
     yield from unsupported(node, text, "activations", "activation_alpha")
     # PopART's message names the other attribute.
@@ -65,7 +65,7 @@ def gru(node: Node) -> Complaints:
     yield from _hidden_size(node)
 
 
-def _hidden_size(node: Node) -> Complaints:
+def _hidden_size(node: Node) -> Conflicts:
     shape, given = node.shape(2), node.attributes.get("hidden_size")
     if len(shape) == 3 and given not in (None, shape[2]):
         yield (

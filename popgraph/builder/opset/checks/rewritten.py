@@ -9,41 +9,41 @@ from xdsl.ir import Attribute
 
 from popgraph.builder.opset.checks.elementwise import broadcasting, matmul
 from popgraph.builder.opset.checks.node import Node
-from popgraph.builder.opset.checks.rules import Complaints, asks, chosen
+from popgraph.builder.opset.checks.rules import Conflicts, checks, chosen
 from popgraph.builder.opset.checks.shaped import elements_stay, transpose
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.support.shapes import Shape
 
 
-def _on_the_way(node: Node, number: int) -> str:
+def _intermediate_name(node: Node, number: int) -> str:
     """PopART's name of an intermediate tensor of a result, which may not have a name yet."""
     result = node.outputs[0] if node.outputs else node.op_type
     return f"{result}_onnxtoonnxd_{number}"
 
 
-@asks("Gemm")
-def gemm(node: Node) -> Complaints:
+@checks("Gemm")
+def gemm(node: Node) -> Conflicts:
     """Gemm(a, b, c) -> Add(MatMul(Transpose(a), Transpose(b)), c)."""
     names, types = list(node.inputs), list(node.types)
     before = 0
-    for place, attribute in enumerate(("transA", "transB")):
-        if not node.number(attribute) or not node.has(place):
+    for index, attribute in enumerate(("transA", "transB")):
+        if not node.number(attribute) or not node.has(index):
             continue
-        inputs, perm = [names[place]], {"perm": [1, 0]}
-        turned = replace(node, inputs=inputs, types=[types[place]], attributes=perm)
+        inputs, perm = [names[index]], {"perm": [1, 0]}
+        turned = replace(node, inputs=inputs, types=[types[index]], attributes=perm)
         yield from transpose(turned)
-        names[place] = _on_the_way(node, before)
+        names[index] = _intermediate_name(node, before)
         before += 1
-        if (shape := static_shape(types[place])) is not None:
-            types[place] = _of_shape(types[place], shape[::-1])
+        if (shape := static_shape(types[index])) is not None:
+            types[index] = _of_shape(types[index], shape[::-1])
     product = replace(
         node,
         op_type="MatMul",
         version=9 if node.version >= 9 else 1,
         inputs=names[:2],
         types=types[:2],
-        outputs=[_on_the_way(node, before)],
+        outputs=[_intermediate_name(node, before)],
     )
     yield from matmul(product)
     if node.has(2) and min(product.rank(0), product.rank(1)) == 2:
@@ -63,8 +63,8 @@ def _of_shape(type_: Attribute, shape: Shape) -> Attribute:
     return TensorType(type_.element_type, shape) if isinstance(type_, TensorType) else type_
 
 
-@asks("DepthToSpace", "SpaceToDepth", own=("DepthToSpace",))
-def blocks(node: Node) -> Complaints:
+@checks("DepthToSpace", "SpaceToDepth", own=("DepthToSpace",))
+def blocks(node: Node) -> Conflicts:
     """Implemented as Reshape, Transpose, Reshape, so sizes must be multiples of the block."""
     spreads, block = node.op_type == "SpaceToDepth", node.number("blocksize")
     if not spreads:
@@ -79,6 +79,6 @@ def blocks(node: Node) -> Complaints:
         parts = (n, block, block, c // block**2, h, w)
     else:
         parts = (n, c // block**2, block, block, h, w)
-    outputs = [_on_the_way(node, 0)]
+    outputs = [_intermediate_name(node, 0)]
     moved = replace(node, op_type="Reshape", version=1, domain=DOMAIN, outputs=outputs)
     yield from elements_stay(moved, parts)

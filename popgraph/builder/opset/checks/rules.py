@@ -11,8 +11,8 @@ from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.annotations import IN_PLACE, IN_PLACE_PRIORITIES, PARTIALS
 from popgraph.dialects.onnx.record import record_of
 
-Complaints: TypeAlias = Iterator[str]
-Rule: TypeAlias = Callable[[Node], Complaints]
+Conflicts: TypeAlias = Iterator[str]
+Rule: TypeAlias = Callable[[Node], Conflicts]
 """
 Yields PopART's complaints about a node; raises `Unknown` if the rule depends on an unknown.
 
@@ -22,11 +22,11 @@ Only the first complaint is used, so a rule may rely on earlier conditions.
 CHECKS: dict[tuple[str, str], list[Rule]] = {}
 """The rules of sessions, by domain and operator, in PopART's order."""
 
-AT_ONCE: dict[tuple[str, str], list[Rule]] = {}
+IMMEDIATE_CHECKS: dict[tuple[str, str], list[Rule]] = {}
 """The rules that the builder itself enforces, mostly in shape inference."""
 
 
-def asks(
+def checks(
     *names: str, own: Sequence[str] = (), table: dict[tuple[str, str], list[Rule]] = CHECKS
 ) -> Callable[[Rule], Rule]:
     """Registers a rule for ONNX operators, and for PopART's `own`."""
@@ -44,9 +44,9 @@ def complaint(node: Node) -> str | None:
     return _first([in_place, *CHECKS.get((node.domain, node.op_type), ())], node)
 
 
-def complaint_at_once(node: Node) -> str | None:
+def immediate_complaint(node: Node) -> str | None:
     """The first complaint of PopART's builder."""
-    return _first(AT_ONCE.get((node.domain, node.op_type), ()), node)
+    return _first(IMMEDIATE_CHECKS.get((node.domain, node.op_type), ()), node)
 
 
 def _first(rules: Iterable[Rule], node: Node) -> str | None:
@@ -63,14 +63,14 @@ def aligned(first: Sequence[int], second: Sequence[int]) -> bool:
     return all(1 in pair or pair[0] == pair[1] for pair in pairs)
 
 
-def in_range(node: Node, text: str, default: int = -1, place: int = 0) -> Complaints:
+def in_range(node: Node, text: str, default: int = -1, index: int = 0) -> Conflicts:
     """The attribute `axis` is in [-rank, rank) of an operand."""
-    rank, axis = node.rank(place), node.number("axis", default)
+    rank, axis = node.rank(index), node.number("axis", default)
     if not -rank <= axis < rank:
         yield f"{text.format(axis)} acceptable range [{-rank}, {rank - 1}]"
 
 
-def axes(node: Node) -> Complaints:
+def axes(node: Node) -> Conflicts:
     """The reduced axes are axes of the operand."""
     rank = node.rank()
     for one in node.numbers("axes"):
@@ -80,7 +80,7 @@ def axes(node: Node) -> Complaints:
             yield f"Axis {one} is out of acceptable range [{-rank}, {rank - 1}]"
 
 
-def unsupported(node: Node, text: str, *names: str) -> Complaints:
+def unsupported(node: Node, text: str, *names: str) -> Conflicts:
     """
     Rejects attributes; `text` has `{}` for the name, and may contain `{node.id}` and the like.
     """
@@ -89,7 +89,7 @@ def unsupported(node: Node, text: str, *names: str) -> Complaints:
             yield text.format(name, node=node)
 
 
-def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
+def chosen(node: Node, name: str, text: str, *choices: str) -> Conflicts:
     """
     An attribute, if given, is one of these words (default:
 
@@ -101,22 +101,20 @@ def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
         yield text.format(word)
 
 
-def known(node: Node, text: str, *places: int) -> Complaints:
+def known(node: Node, text: str, *indices: int) -> Conflicts:
     """Rejects operands that are only known in a step; `text` as in `unsupported`."""
-    for place in places:
-        if place in node.streamed:
-            yield text.format(node.inputs[place], node=node)
+    for index in indices:
+        if index in node.streamed:
+            yield text.format(node.inputs[index], node=node)
 
 
-def needed(
-    node: Node, place: int, word: str, use: str = "determine the output shape"
-) -> Complaints:
+def needed(node: Node, index: int, word: str, use: str = "determine the output shape") -> Conflicts:
     """An operand that determines a shape or offset must be known before a step."""
     yield from known(
         node,
         f"Need the value of the {{node.id}} input '{word}' to {use}, but was unable because "
         "[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {}.",
-        place,
+        index,
     )
 
 
@@ -139,13 +137,13 @@ def conv_partials(given: str) -> str | None:
     return None if given.lower() in PARTIALS_TYPES else f"Bad partialsType '{given.lower()}'"
 
 
-def partials(node: Node, wrong: Callable[[str], str | None]) -> Complaints:
+def partials(node: Node, wrong: Callable[[str], str | None]) -> Conflicts:
     """A node may name its accumulation type, or one for each of its convolutions."""
     given = node.words(PARTIALS) or [node.word(PARTIALS, PARTIALS_TYPES[0])]
     yield from filter(None, map(wrong, given))
 
 
-def in_place(node: Node) -> Complaints:
+def in_place(node: Node) -> Conflicts:
     """In-place variants of an operator are named with a priority each."""
     names, priorities = (node.attributes.get(note) for note in (IN_PLACE, IN_PLACE_PRIORITIES))
     if (names is None) != (priorities is None):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
-    AT_ONCE,
-    Complaints,
-    asks,
+    IMMEDIATE_CHECKS,
+    Conflicts,
+    checks,
     chosen,
     conv_partials,
     known,
@@ -18,8 +18,8 @@ from popgraph.support.shapes import prod
 PADDING = "Invalid auto_pad provied: {}"
 
 
-@asks("Conv")
-def conv(node: Node) -> Complaints:
+@checks("Conv")
+def conv(node: Node) -> Conflicts:
     yield from partials(node, conv_partials)
     yield from chosen(node, "auto_pad", PADDING)
     axes = node.rank() - 2
@@ -36,13 +36,13 @@ def conv(node: Node) -> Complaints:
         )
 
 
-def _group(node: Node) -> Complaints:
+def _group(node: Node) -> Conflicts:
     if node.number("group", 1) < 1:
         yield f"group attribute in {node} must be greater than zero"
 
 
-@asks("ConvTranspose")
-def conv_transpose(node: Node) -> Complaints:
+@checks("ConvTranspose")
+def conv_transpose(node: Node) -> Conflicts:
     yield from chosen(node, "auto_pad", PADDING)
     yield from _group(node)
     data, weights = node.shape(), node.shape(1)
@@ -56,8 +56,8 @@ def conv_transpose(node: Node) -> Complaints:
         yield "`VALID` type for auto_pad cannot be used if the `output_shape` is also set"
 
 
-@asks("AveragePool", "MaxPool")
-def pool(node: Node) -> Complaints:
+@checks("AveragePool", "MaxPool")
+def pool(node: Node) -> Conflicts:
     yield from chosen(node, "auto_pad", PADDING)
     dilations = node.numbers("dilations")
     if node.op_type == "MaxPool" and node.version >= 10 and {*dilations} - {1}:
@@ -71,37 +71,37 @@ def pool(node: Node) -> Complaints:
         yield "`count_include_pad` is not supported"
 
 
-@asks("BatchNormalization", own=("BatchNormalization",))
-def normalization(node: Node) -> Complaints:
+@checks("BatchNormalization", own=("BatchNormalization",))
+def normalization(node: Node) -> Conflicts:
     """Scale, shift and statistics have one number per channel, or per element."""
     x, spatial = node.shape(), bool(node.number("spatial", 1))
     if len(x) < 3:
         yield f"batch norm requires X to have a rank >= 3.  x has rank {len(x)}"
     wanted = x[1:2] if spatial else x[1:]
     match = "dimension 1" if spatial else "all but the first dimension"
-    for place, name in enumerate(("scale", "B", "mean", "var"), 1):
-        if (shape := node.known_shape(place)) not in (None, wanted):
+    for index, name in enumerate(("scale", "B", "mean", "var"), 1):
+        if (shape := node.known_shape(index)) not in (None, wanted):
             yield (
                 f"expected shape of batch norm input tensor {name} ({spaced(shape)}) to be "
                 f"{spaced(wanted)} to match {match} of X ({spaced(x)})"
             )
 
 
-@asks("LRN")
-def local_response(node: Node) -> Complaints:
+@checks("LRN")
+def local_response(node: Node) -> Conflicts:
     if (size := node.number("size", 1)) < 1:
         yield f"LRN requires size to be >= 1. size is {size}"
 
 
-@asks("RoiAlign")
-def regions(node: Node) -> Complaints:
-    for place, (name, rank) in enumerate((("data", 4), ("rois", 2), ("batch_index", 1))):
-        if node.rank(place) != rank:
+@checks("RoiAlign")
+def regions(node: Node) -> Conflicts:
+    for index, (name, rank) in enumerate((("data", 4), ("rois", 2), ("batch_index", 1))):
+        if node.rank(index) != rank:
             yield f"The size of input {name} must be {rank}"
 
 
-@asks("Pad")
-def pad(node: Node) -> Complaints:
+@checks("Pad")
+def pad(node: Node) -> Conflicts:
     rank, given = node.rank(), node.numbers("pads")
     if "pads" in node.attributes and len(given) != 2 * rank:
         yield (
@@ -113,8 +113,8 @@ def pad(node: Node) -> Complaints:
     yield from chosen(node, "mode", text, "edge", "reflect", "constant")
 
 
-@asks("Pad", table=AT_ONCE)
-def padded(node: Node) -> Complaints:
+@checks("Pad", table=IMMEDIATE_CHECKS)
+def padded(node: Node) -> Conflicts:
     shape, given = node.shape(), node.numbers("pads")
     if len(given) == 2 * len(shape):
         ends = zip(shape, given, given[len(shape) :], strict=False)
@@ -133,10 +133,10 @@ _COORDINATES = (
 )
 
 
-@asks("Resize")
-def resize(node: Node) -> Complaints:
+@checks("Resize")
+def resize(node: Node) -> Conflicts:
     last = node.version >= 11
-    sizes, scales = (_elements(node, place) for place in ((3, 2) if last else (9, 1)))
+    sizes, scales = (_elements(node, index) for index in ((3, 2) if last else (9, 1)))
     if last and not node.has(2) and not node.has(3):
         yield (
             "Resize op has no input for `size` or `scales`. One of these tensors needs to be "
@@ -163,14 +163,14 @@ def resize(node: Node) -> Complaints:
         )
 
 
-def _elements(node: Node, place: int) -> int:
+def _elements(node: Node, index: int) -> int:
     """The number of elements of a 1-D operand; 0 if absent or unknown."""
-    shape = node.known_shape(place)
+    shape = node.known_shape(index)
     return shape[0] if shape is not None and len(shape) == 1 else 0
 
 
-@asks("Upsample")
-def upsample(node: Node) -> Complaints:
+@checks("Upsample")
+def upsample(node: Node) -> Conflicts:
     yield from known(node, "Scales tensor has no data", 1)
     if (element := node.element(1).popart) not in ("FLOAT", "FLOAT16"):
         yield f"Can not import scales from tensor of type {element}"

@@ -52,7 +52,7 @@ NODE_NOTES: Mapping[str, tuple[str, Callable[..., object]]] = {
 ABOUT = ("name", "doc", "meta", "attribute", "overload", "input", "proto")
 """Further annotations of nodes and weights: names, texts, metadata."""
 
-OF_VALUES = ("doc", "meta", "denotation", "unchecked", "proto")
+ON_VALUES = ("doc", "meta", "denotation", "unchecked", "proto")
 """Annotations of inputs, results and outputs."""
 
 
@@ -70,7 +70,7 @@ class Notes:
     """The declared type in that list, if it differs."""
 
     @property
-    def of_stretch(self) -> Notes:
+    def inherited(self) -> Notes:
         """The annotations that apply to every node of a region."""
         return Notes(self.attributes)
 
@@ -213,7 +213,7 @@ def value_notes(
         elif word == "unchecked" and not values:
             notes = replace(notes, unchecked=True)
         else:
-            refuse(source, annotation, OF_VALUES)
+            refuse(source, annotation, ON_VALUES)
     return notes
 
 

@@ -29,8 +29,8 @@ Lookup = Callable[[Name], Expression | None]
 The constant value of a name: number, string, boolean, or a list of these; None if not constant.
 """
 
-_MOST_BITS = 256
-_MOST_CHARACTERS = 1 << 12
+_MAX_BITS = 256
+_MAX_CHARACTERS = 1 << 12
 
 _ARITHMETIC: Mapping[str, Callable[[int | float, int | float], int | float]] = {
     "+": operator.add,
@@ -129,10 +129,10 @@ def _binary(source: Source, expression: Binary) -> Expression:
 
 def _computed(source: Source, expression: Binary, a: int | float, b: int | float) -> int | float:
     try:
-        if expression.symbol == "**" and abs(b) * max(1, int(abs(a))).bit_length() > _MOST_BITS:
+        if expression.symbol == "**" and abs(b) * max(1, int(abs(a))).bit_length() > _MAX_BITS:
             raise OverflowError
         value = _ARITHMETIC[expression.symbol](a, b)
-        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
             raise OverflowError
     except ZeroDivisionError as error:
         source.parse_error(expression.span, "this divides by zero")
@@ -164,14 +164,14 @@ def _index(source: Source, expression: Index, lookup: Lookup) -> Expression:
     operand = folded(source, expression.operand, lookup)
     if not isinstance(operand, Items) or len(expression.subscripts) != 1:
         return replace(expression, operand=operand)
-    place = folded(source, expression.subscripts[0], lookup)  # type: ignore[arg-type]
-    match place:
+    index = folded(source, expression.subscripts[0], lookup)  # type: ignore[arg-type]
+    match index:
         case Number(value=int() as number) if -len(operand.items) <= number < len(operand.items):
             return operand.items[number]
         case Number():
             source.parse_error(
                 expression.span,
-                f"this list has no item {place.value}",
+                f"this list has no item {index.value}",
                 f"it has {len(operand.items)}, counted from 0",
             )
             raise Failed

@@ -17,12 +17,12 @@ from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import IR_VERSION
 from popgraph.dialects.program import BytesAttr
 
-OF_GRAPHS = ("names", "doc", "meta", "proto")
+ON_GRAPHS = ("names", "doc", "meta", "proto")
 """Annotations of subgraphs and functions."""
 
-OF_FUNCTIONS = (*OF_GRAPHS, "overload")
+ON_FUNCTIONS = (*ON_GRAPHS, "overload")
 
-OF_MODELS = (
+ON_MODELS = (
     *("ir_version", "producer", "domain", "version", "names", "doc", "meta", "graph_doc"),
     *("graph_meta", "weights", "weights_are_inputs", "unnamed", "proto"),
 )
@@ -96,7 +96,7 @@ def graph_notes(
             case "overload", [str(text)] if kind == "function":
                 notes = replace(notes, overload=text)
             case _:
-                refuse(source, annotation, OF_FUNCTIONS if kind == "function" else OF_GRAPHS)
+                refuse(source, annotation, ON_FUNCTIONS if kind == "function" else ON_GRAPHS)
     return notes
 
 
@@ -111,7 +111,7 @@ def model_notes(
     for annotation, values in read_annotations(source, annotations, fold):
         added = _added(notes, annotation.path.text, values)
         if added is None:
-            refuse(source, annotation, OF_MODELS)
+            refuse(source, annotation, ON_MODELS)
         notes = added or notes
     return notes
 

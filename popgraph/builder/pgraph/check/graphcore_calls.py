@@ -31,7 +31,7 @@ class Described:
     result_types: Sequence[Attribute]
 
 
-TOLD_LATER = frozenset(["Nll"])
+CHECKED_LATER = frozenset(["Nll"])
 """Operators whose operands are checked later, with more precise messages."""
 
 
@@ -57,7 +57,7 @@ class _Sink:
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
         """Raises an error for operators that PopART's sessions reject."""
-        if op_type in TOLD_LATER:
+        if op_type in CHECKED_LATER:
             return False
         types = [self.type_of(id) for id in args]
         node = Node(op_type, VERSION[domain], "", args, (), types, attributes, domain)

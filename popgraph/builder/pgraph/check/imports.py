@@ -12,8 +12,8 @@ from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.text_files import read_text
 from popgraph.builder.pgraph.syntax.tree import Import
 from popgraph.support.errors import ParseError
-from popgraph.support.files import seen
-from popgraph.support.reading import Outside, Unreadable, beside, reading
+from popgraph.support.files import state_or_absent
+from popgraph.support.reading import Outside, Unreadable, path_inside, reading
 
 PATH = "POPGRAPH_PATH"
 """Environment variable with folders to search, separated as in PATH."""
@@ -26,13 +26,13 @@ def folders(given: Iterable[str | Path]) -> tuple[Path, ...]:
 
 
 def found(context: FileContext, item: Import) -> Path:
-    """The file of an import: beside the importing file, or in a folder of the search path."""
-    places = (context.folder, *context.search)
-    for folder in places:
+    """The file of an import: next to the importing file, or in a folder of the search path."""
+    paths = (context.folder, *context.search)
+    for folder in paths:
         path = folder / item.file.value
         with _readable(context, item):
-            beside(folder, item.file.value)
-            is_there, state = path.is_file(), seen(path)
+            path_inside(folder, item.file.value)
+            is_there, state = path.is_file(), state_or_absent(path)
         # Records the path as named, since a link may change, and also paths without a file yet.
         context.store.files.setdefault(path.absolute(), state)
         if is_there:
@@ -40,7 +40,7 @@ def found(context: FileContext, item: Import) -> Path:
     context.source.parse_error(
         item.file.span,
         f"there is no file {item.file.value!r}",
-        f"looked in {', '.join(dict.fromkeys(map(str, places)))}; `-I FOLDER` or {PATH} add others",
+        f"looked in {', '.join(dict.fromkeys(map(str, paths)))}; `-I FOLDER` or {PATH} add others",
     )
     raise Failed
 
@@ -72,7 +72,7 @@ def text_of_file(context: FileContext, item: Import, path: Path) -> str:
         raise Failed from error
 
 
-def check_circle(context: FileContext, item: Import, path: Path) -> None:
+def check_cycle(context: FileContext, item: Import, path: Path) -> None:
     """Fails on a circular import."""
     if path.resolve() not in context.reading:
         return

@@ -48,26 +48,26 @@ def derived(rule: str, operator: str, number: int, output: str) -> str:
 def rule_of(nodes: Sequence[Named]) -> str | None:
     """The rule that names most of these nodes correctly; None if it is not worth a line."""
     named = sum(1 for node in nodes if node.name)
-    found = Counter(rule for place, node in enumerate(nodes) for rule in _rules(node, place))
+    found = Counter(rule for index, node in enumerate(nodes) for rule in _rules(node, index))
     best, least = None, named
     for rule, _ in found.most_common(4):
         wrong = sum(
-            derived(rule, node.operator, place, node.output) != node.name
-            for place, node in enumerate(nodes)
+            derived(rule, node.operator, index, node.output) != node.name
+            for index, node in enumerate(nodes)
         )
         if wrong + 1 < max(least, 2):
             best, least = rule, wrong
     return best
 
 
-def _rules(node: Named, place: int) -> list[str]:
+def _rules(node: Named, index: int) -> list[str]:
     """The rules that would generate the name of a node."""
     rules = []
     if node.name and node.output.startswith(node.name):
         rules.append(node.output.removeprefix(node.name))
     if node.name and node.output and node.output in node.name and node.output != node.name:
         rules.append(node.name.replace(node.output, "{output}"))
-    if node.name.endswith(str(place)):
-        rules.append(node.name.removesuffix(str(place)).replace(node.operator, "{operator}", 1))
+    if node.name.endswith(str(index)):
+        rules.append(node.name.removesuffix(str(index)).replace(node.operator, "{operator}", 1))
         rules[-1] += "{number}"
-    return [rule for rule in rules if derived(rule, node.operator, place, node.output) == node.name]
+    return [rule for rule in rules if derived(rule, node.operator, index, node.output) == node.name]

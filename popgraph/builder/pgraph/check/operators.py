@@ -84,25 +84,25 @@ class Operator:
         """Whether it has an input of this name, which may be an attribute in older versions."""
         return name in self.input_names
 
-    def allowed(self, place: int) -> list[str]:
+    def allowed(self, index: int) -> list[str]:
         """The element types allowed for an input; empty if unknown."""
-        formal = self._formal(place)
+        formal = self._formal(index)
         if formal is None:
             return []
         return [describe(from_text(one)).split("[")[0] for one in sorted(formal.types)]
 
-    def like(self, place: int) -> list[int]:
+    def like(self, index: int) -> list[int]:
         """The inputs that must have the same element type as this one."""
-        formal = self._formal(place)
+        formal = self._formal(index)
         if formal is None or not formal.is_homogeneous:
             return []
         variable = formal.type_str
         return [i for i, one in enumerate(self.schema.inputs) if one.type_str == variable]
 
-    def _formal(self, place: int) -> Any:
+    def _formal(self, index: int) -> Any:
         if self.schema is None or not self.schema.inputs:
             return None
-        return self.schema.inputs[min(place, len(self.schema.inputs) - 1)]
+        return self.schema.inputs[min(index, len(self.schema.inputs) - 1)]
 
 
 def domain_of(path: Path, opsets: Mapping[str, int]) -> str:
@@ -221,12 +221,12 @@ def _add_input(
             argument.keyword.span, f"{operator.shown} has no attribute or input `{name}`", hint
         )
         raise Failed
-    place = operator.input_names.index(name)
-    inputs.extend([None] * (place + 1 - len(inputs)))
-    if inputs[place] is not None:
+    index = operator.input_names.index(name)
+    inputs.extend([None] * (index + 1 - len(inputs)))
+    if inputs[index] is not None:
         source.parse_error(argument.keyword.span, f"input `{name}` is given twice")
         raise Failed
-    inputs[place] = argument.value
+    inputs[index] = argument.value
 
 
 def span_of(call: Call) -> Span:

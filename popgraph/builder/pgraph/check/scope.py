@@ -76,11 +76,11 @@ class Scope:
         """The names that this scope itself defines."""
         return [Name(span, name) for name, span in self._defined.items() if self._meanings[name]]
 
-    def place(self, name: str) -> Span:
+    def definition_span(self, name: str) -> Span:
         """The position of a name's definition."""
-        return self._home(name)._defined[name]
+        return self._scope_of(name)._defined[name]
 
-    def _home(self, name: str) -> Scope:
+    def _scope_of(self, name: str) -> Scope:
         """The innermost scope that defines a name; this one if none does."""
         scope: Scope | None = self
         while scope is not None:
@@ -114,7 +114,7 @@ class Scope:
 
     def check_new(self, name: Name) -> None:
         """Fails if the name is already defined and may not be reassigned."""
-        home = self._home(name.text)
+        home = self._scope_of(name.text)
         if name.text not in home._defined:
             return
         if home is not self and self._may_define(name.text, home):
@@ -154,12 +154,12 @@ class Scope:
     def value(self, name: Name) -> SSAValue:
         """The value of a name; fails if it has none."""
         meaning = self.meaning(name)
-        assert isinstance(meaning, SSAValue), "what is known now was put in its place"
+        assert isinstance(meaning, SSAValue), "the known value replaced it"
         return meaning
 
     def meaning(self, name: Name) -> SSAValue | Expression:
         """The meaning of a name; fails if it has none."""
-        home = self._home(name.text)
+        home = self._scope_of(name.text)
         if name.text not in home._meanings:
             self.source.parse_error(name.span, *self._unknown(name))
             raise Failed
@@ -173,12 +173,12 @@ class Scope:
     def use(self, names: Iterable[Name | Missing]) -> None:
         """Marks results of a `def` as used, even if this call ignores some."""
         for name in names:
-            if isinstance(name, Name) and name.text in (home := self._home(name.text))._defined:
+            if isinstance(name, Name) and name.text in (home := self._scope_of(name.text))._defined:
                 self.source.used.add(home._defined[name.text])
 
     def known(self, name: Name) -> Expression | None:
         """The constant value of a name, if it has one."""
-        home = self._home(name.text)
+        home = self._scope_of(name.text)
         meaning = home._meanings.get(name.text)
         if meaning is None or isinstance(meaning, SSAValue):
             return None

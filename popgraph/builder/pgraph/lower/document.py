@@ -32,7 +32,7 @@ from popgraph.builder.pgraph.syntax.text_files import read_text
 from popgraph.builder.pgraph.syntax.tree import File, Function, Graph, Span, Static, Template, Train
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
-from popgraph.support.files import seen
+from popgraph.support.files import state_or_absent
 from popgraph.support.garbage import without_collection
 
 _GRAPH = "`graph name(x: f32[N, 3]) -> y { ... }`"
@@ -125,7 +125,7 @@ def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
 
 def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
     """Compiles a file; see `parse`. Its weights record all files that were read."""
-    before = seen(Path(path))
+    before = state_or_absent(Path(path))
     document = parse(read_text(path), str(path), search)
     document.weights.files[Path(path).resolve()] = before
     return document

@@ -49,12 +49,12 @@ from popgraph.support.array_files import read_npy
 from popgraph.support.arrays import Array
 from popgraph.support.files import state_of
 from popgraph.support.names import closest
-from popgraph.support.reading import Outside, Unreadable, beside
+from popgraph.support.reading import Outside, Unreadable, path_inside
 from popgraph.support.safetensors import as_type, is_type, read_key, read_part
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
-"""`load("weights.npz", "key")`: an array of a file beside the text."""
+"""`load("weights.npz", "key")`: an array of a file next to the text."""
 
 TENSOR = "tensor"
 """`tensor(f32[2, 3], zeros)`: a tensor with an explicit type that is not a weight."""
@@ -62,11 +62,11 @@ TENSOR = "tensor"
 SPARSE = "sparse"
 """`sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`: values, indices, dense shape."""
 
-_MOST_BYTES = 1 << 36
+_MAX_BYTES = 1 << 36
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DeclaredTensor:
     """
     The name and the required type of an array.
 
@@ -97,21 +97,21 @@ def initial_value(
             raise Failed
         return found
     what = "a weight" if isinstance(statement, Weight) else "a constant"
-    wanted = _wanted(source, (statement.name.text, full_name), statement.type, what, scope)
+    declared = _declared(source, (statement.name.text, full_name), statement.type, what, scope)
     if isinstance(statement, Weight) and (call := call_of(SPARSE, value)):
-        return _sparse_weight(context, wanted, call, scope)
-    return _initial(context, wanted, value)
+        return _sparse_weight(context, declared, call, scope)
+    return _initial(context, declared, value)
 
 
-def _wanted(
+def _declared(
     source: Source, names: tuple[str, str], type_: AnyType, what: str, scope: Scope
-) -> Wanted:
+) -> DeclaredTensor:
     """The required type, which must be static; names in the text and in full."""
     dtype, shape = static_type(source, type_, what, scope)
-    if prod(shape) * _itemsize(dtype) > _MOST_BYTES:
+    if prod(shape) * _itemsize(dtype) > _MAX_BYTES:
         source.mismatch(type_.span, f"{dtype}[{text(shape)}] does not fit into memory")
         raise Failed
-    return Wanted(*names, dtype, shape, type_.span)
+    return DeclaredTensor(*names, dtype, shape, type_.span)
 
 
 def tensor_value(context: FileContext, expression: Expression, scope: Scope) -> Array | None:
@@ -130,8 +130,10 @@ def tensor_value(context: FileContext, expression: Expression, scope: Scope) -> 
                 not isinstance(type_, Missing) and not isinstance(value, Missing)
             ):
                 if written := type_of(type_):
-                    wanted = _wanted(context.source, (TENSOR, TENSOR), written, "a tensor", scope)
-                    return _initial(context, wanted, _settled(context.source, value, scope))
+                    declared = _declared(
+                        context.source, (TENSOR, TENSOR), written, "a tensor", scope
+                    )
+                    return _initial(context, declared, _settled(context.source, value, scope))
     if call := call_of(LOAD, expression):
         return _loaded(context, None, call)
     return None
@@ -151,11 +153,11 @@ def sparse_value(context: FileContext, call: Call, scope: Scope) -> SparseTensor
 
 
 def _sparse_weight(
-    context: FileContext, wanted: Wanted, call: Call, scope: Scope
+    context: FileContext, declared: DeclaredTensor, call: Call, scope: Scope
 ) -> SparseTensorAttr:
-    found = _sparse(context, call, wanted.shape, scope) if len(call.arguments) == 2 else None
+    found = _sparse(context, call, declared.shape, scope) if len(call.arguments) == 2 else None
     dtype = None if found is None else describe(found.type.element_type)
-    if found is None or dtype != wanted.dtype:
+    if found is None or dtype != declared.dtype:
         context.source.mismatch(
             call.span,
             "a sparse weight is given by its values and their indices",
@@ -199,21 +201,21 @@ def _itemsize(dtype: str) -> int:
     return 1 if dtype == STRING else dtypes.BY_NAME[dtype].numpy.itemsize
 
 
-def _initial(context: FileContext, wanted: Wanted, value: Expression) -> Array:
+def _initial(context: FileContext, declared: DeclaredTensor, value: Expression) -> Array:
     source = context.source
     match value:
         case _ if is_written_out(value):
-            return _written_out(source, wanted, value)
+            return _written_out(source, declared, value)
         case Name(text=name) if name == LOAD:
-            return _from_weights(context, wanted, value)
+            return _from_weights(context, declared, value)
         case Name():
-            return _initialised(source, wanted, value, ())
+            return _initialised(source, declared, value, ())
         case Call(path=path, arguments=arguments) if len(path.parts) == 1:
             if path.text == LOAD:
-                return _loaded(context, wanted, value)
+                return _loaded(context, declared, value)
             if typed := typed_literal(value):
-                return _written_out(source, wanted, typed[1])
-            return _initialised(source, wanted, path.parts[0], arguments)
+                return _written_out(source, declared, typed[1])
+            return _initialised(source, declared, path.parts[0], arguments)
     source.parse_error(
         value.span,
         "an initial value is a literal, an initializer, or loaded from a file",
@@ -222,11 +224,11 @@ def _initial(context: FileContext, wanted: Wanted, value: Expression) -> Array:
     raise Failed
 
 
-def _written_out(source: Source, wanted: Wanted, value: Expression) -> Array:
-    array = array_of(source, value, wanted.dtype)
-    if array.size == 0 and prod(wanted.shape) == 0:
-        return array.reshape(wanted.shape)
-    if array.shape != wanted.shape:
+def _written_out(source: Source, declared: DeclaredTensor, value: Expression) -> Array:
+    array = array_of(source, value, declared.dtype)
+    if array.size == 0 and prod(declared.shape) == 0:
+        return array.reshape(declared.shape)
+    if array.shape != declared.shape:
         hint = ""
         if array.ndim == 0:
             hint = (
@@ -234,7 +236,7 @@ def _written_out(source: Source, wanted: Wanted, value: Expression) -> Array:
             )
         source.mismatch(
             value.span,
-            f"this has the shape {text(array.shape)}, the type says {text(wanted.shape)}",
+            f"this has the shape {text(array.shape)}, the type says {text(declared.shape)}",
             hint,
         )
         raise Failed
@@ -242,7 +244,7 @@ def _written_out(source: Source, wanted: Wanted, value: Expression) -> Array:
 
 
 def _initialised(
-    source: Source, wanted: Wanted, name: Name, arguments: tuple[Argument, ...]
+    source: Source, declared: DeclaredTensor, name: Name, arguments: tuple[Argument, ...]
 ) -> Array:
     make = INITIALIZERS.get(name.text)
     if make is None:
@@ -253,37 +255,37 @@ def _initialised(
         raise Failed
     given = bound(source, name, make, arguments, partial(_number, source))
     if "seed" in parameters(make):
-        given.setdefault("seed", crc32(wanted.full_name.encode()))
-        _check_float(source, wanted, name)
-    source.fill(name.span, work(make, wanted.shape))
+        given.setdefault("seed", crc32(declared.full_name.encode()))
+        _check_float(source, declared, name)
+    source.fill(name.span, work(make, declared.shape))
     try:
-        wide = make(wanted.shape, **given)
+        wide = make(declared.shape, **given)
     except (ValueError, OverflowError) as error:
         source.parse_error(name.span, f"{name.text}: {error}")
         raise Failed from error
-    return _narrowed(source, wanted, name, wide)
+    return _narrowed(source, declared, name, wide)
 
 
-def _check_float(source: Source, wanted: Wanted, name: Name) -> None:
-    if wanted.dtype == STRING or not dtypes.BY_NAME[wanted.dtype].is_float:
+def _check_float(source: Source, declared: DeclaredTensor, name: Name) -> None:
+    if declared.dtype == STRING or not dtypes.BY_NAME[declared.dtype].is_float:
         source.mismatch(
             name.span,
-            f"`{name.text}` generates floating-point numbers, but `{wanted.name}` has type "
-            f"{wanted.dtype}",
+            f"`{name.text}` generates floating-point numbers, but `{declared.name}` has type "
+            f"{declared.dtype}",
         )
         raise Failed
 
 
-def _narrowed(source: Source, wanted: Wanted, name: Name, wide: Array) -> Array:
-    if wanted.dtype == STRING:
+def _narrowed(source: Source, declared: DeclaredTensor, name: Name, wide: Array) -> Array:
+    if declared.dtype == STRING:
         source.mismatch(
-            name.span, f"`{name.text}` generates numbers, but `{wanted.name}` holds strings"
+            name.span, f"`{name.text}` generates numbers, but `{declared.name}` holds strings"
         )
         raise Failed
-    row = dtypes.BY_NAME[wanted.dtype]
+    row = dtypes.BY_NAME[declared.dtype]
     narrow = wide.astype(row.numpy)
     if not row.is_float and not np.array_equal(narrow.astype(wide.dtype), wide):
-        source.mismatch(name.span, f"these values do not fit into {wanted.dtype}")
+        source.mismatch(name.span, f"these values do not fit into {declared.dtype}")
         raise Failed
     return narrow
 
@@ -294,12 +296,12 @@ def _number(source: Source, argument: Argument, key: str) -> int | float:
         key != "seed" or (isinstance(value.value, int) and value.value >= 0)
     ):
         return value.value
-    wanted = "a non-negative integer" if key == "seed" else "a number"
-    source.parse_error(value.span, f"`{key}` is {wanted}")
+    expected = "a non-negative integer" if key == "seed" else "a number"
+    source.parse_error(value.span, f"`{key}` is {expected}")
     raise Failed
 
 
-def _loaded(context: FileContext, wanted: Wanted | None, call: Call) -> Array:
+def _loaded(context: FileContext, declared: DeclaredTensor | None, call: Call) -> Array:
     """Loads an array from a file in the folder of the text, or below it."""
     source = context.source
     given = {
@@ -313,7 +315,7 @@ def _loaded(context: FileContext, wanted: Wanted | None, call: Call) -> Array:
         raise Failed
     path = path_beside(context, file.value.value, file.value.span)
     try:
-        array = _read(source, path, wanted, call, key, offset)
+        array = _read(source, path, declared, call, key, offset)
     except Unreadable as error:
         source.parse_error(file.span, f"{file.value.value!r} cannot be read: {error}")
         raise Failed from error
@@ -324,10 +326,10 @@ def _loaded(context: FileContext, wanted: Wanted | None, call: Call) -> Array:
         )
         raise Failed from error
     context.store.files.setdefault(path, state_of(path))
-    return array if wanted is None else _as_wanted(source, wanted, array)
+    return array if declared is None else _as_declared(source, declared, array)
 
 
-def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
+def _from_weights(context: FileContext, declared: DeclaredTensor, place: Name) -> Array:
     """The array in the weight file with the weight's full name."""
     source, path = context.source, context.weights
     if path is None:
@@ -338,21 +340,21 @@ def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
         )
         raise Failed
     try:
-        array = read_key(path, wanted.full_name, partial(_check_type, source, wanted))
+        array = read_key(path, declared.full_name, partial(_check_type, source, declared))
     except Unreadable as error:
         source.parse_error(place.span, f"{path.name!r} cannot be read: {error}")
         raise Failed from error
     except KeyError as error:
-        source.parse_error(place.span, f"{path.name!r} holds no array {wanted.full_name!r}")
+        source.parse_error(place.span, f"{path.name!r} holds no array {declared.full_name!r}")
         raise Failed from error
     context.store.files.setdefault(path, state_of(path))
-    return _as_wanted(source, wanted, array)
+    return _as_declared(source, declared, array)
 
 
 def path_beside(context: FileContext, file: str, span: Span) -> Path:
     """The path of a file below the folder of the text; fails for any other."""
     try:
-        return beside(context.folder, file)
+        return path_inside(context.folder, file)
     except Outside as error:
         context.source.parse_error(
             span,
@@ -368,23 +370,23 @@ def path_beside(context: FileContext, file: str, span: Span) -> Path:
 def _read(
     source: Source,
     path: Path,
-    wanted: Wanted | None,
+    declared: DeclaredTensor | None,
     call: Call,
     key: Argument | None,
     offset: Argument | None,
 ) -> Array:
     """Reads a file as the arguments of `load` specify."""
-    check = None if wanted is None else partial(_check_type, source, wanted)
+    check = None if declared is None else partial(_check_type, source, declared)
     match path.suffix, key and key.value, offset and offset.value:
         case ((".npz" | ".safetensors"), Text(value=name), None):
             return read_key(path, name, check)
         case ".npy", None, None:
             return read_npy(path, mapped=True)
-        case suffix, None, (None | Number(value=int())) as place if wanted is not None and (
-            suffix not in (".npz", ".safetensors", ".npy") and wanted.dtype != STRING
+        case suffix, None, (None | Number(value=int())) as place if declared is not None and (
+            suffix not in (".npz", ".safetensors", ".npy") and declared.dtype != STRING
         ):
             first = place.value if isinstance(place, Number) else 0
-            return read_part(path, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape, int(first))
+            return read_part(path, dtypes.BY_NAME[declared.dtype].numpy, declared.shape, int(first))
     source.parse_error(
         call.span,
         f"`{LOAD}` takes a file and a key",
@@ -393,24 +395,24 @@ def _read(
     raise Failed
 
 
-def _as_wanted(source: Source, wanted: Wanted, array: Array) -> Array:
-    _check_type(source, wanted, array.dtype, array.shape)
-    found = as_type(array, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape)
+def _as_declared(source: Source, declared: DeclaredTensor, array: Array) -> Array:
+    _check_type(source, declared, array.dtype, array.shape)
+    found = as_type(array, dtypes.BY_NAME[declared.dtype].numpy, declared.shape)
     assert found is not None, "its type was checked"
-    return np.ascontiguousarray(found).reshape(wanted.shape)
+    return np.ascontiguousarray(found).reshape(declared.shape)
 
 
 def _check_type(
-    source: Source, wanted: Wanted, dtype: np.dtype[Any], shape: tuple[int, ...]
+    source: Source, declared: DeclaredTensor, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> None:
     """Fails unless an array of a file has the declared type and shape."""
-    if wanted.dtype == STRING:
-        source.mismatch(wanted.span, "strings cannot be loaded from a file")
+    if declared.dtype == STRING:
+        source.mismatch(declared.span, "strings cannot be loaded from a file")
         raise Failed
-    if not is_type(dtype, shape, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape):
+    if not is_type(dtype, shape, dtypes.BY_NAME[declared.dtype].numpy, declared.shape):
         source.mismatch(
-            wanted.span,
+            declared.span,
             f"the file holds {dtype} of shape {text(shape)}, "
-            f"the type says {wanted.dtype} of shape {text(wanted.shape)}",
+            f"the type says {declared.dtype} of shape {text(declared.shape)}",
         )
         raise Failed

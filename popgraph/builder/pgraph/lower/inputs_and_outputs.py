@@ -29,10 +29,10 @@ def lower_inputs(
     """Lowers inputs; `types` are for those without a declared type."""
     # The inputs of a subgraph are given by its operator, so unused ones are not reported.
     kind = "input" if context.writer.parent is None else ""
-    for place, parameter in enumerate(parameters):
+    for index, parameter in enumerate(parameters):
         value = None
         with suppress(Failed):
-            value = _input(context, parameter, types[place] if place < len(types) else UNKNOWN)
+            value = _input(context, parameter, types[index] if index < len(types) else UNKNOWN)
         context.scope.define(parameter.name, value, kind)
 
 
@@ -83,7 +83,7 @@ def outputs_of(
 def output_value(context: GraphContext, target: Target, seen: set[str]) -> SSAValue:
     """The value of an output; `seen` are the names of earlier outputs."""
     name = target.name
-    assert isinstance(name, Name), "the grammar wants a name here"
+    assert isinstance(name, Name), "the grammar requires a name here"
     if name.text in seen and not context.is_inner:
         context.source.parse_error(name.span, f"duplicate output `{name.text}`")
         raise Failed

@@ -38,14 +38,14 @@ NUMBER, TRUTH = tensor_type("i64", []), tensor_type("bool", [])
 
 
 @dataclass
-class Carried:
+class LoopState:
     """A loop state: its initial value, its type, and its value at the start of an iteration."""
 
     state: State
     first: SSAValue | None
     type: Attribute
     before: SSAValue | None = None
-    keeps: bool = False
+    keeps_type: bool = False
     """Whether an iteration keeps the type."""
 
     @property
@@ -61,8 +61,8 @@ class Head:
     counter: Scanned | None
     rows: list[tuple[Scanned, SSAValue]] = field(default_factory=list)
     """The scanned names, and the stacked tensor of each."""
-    carried: list[Carried] = field(default_factory=list)
-    steering: Carried | None = None
+    carried: list[LoopState] = field(default_factory=list)
+    condition_state: LoopState | None = None
     """The state that serves as condition, whose final value the loop does not return."""
     count: SSAValue | None = None
     condition: SSAValue | None = None
@@ -75,9 +75,9 @@ class Head:
         return bool(rows) and self.loop.condition is None
 
     @property
-    def kept(self) -> list[Carried]:
+    def explicit_states(self) -> list[LoopState]:
         """The states that ONNX carries as such."""
-        return [one for one in self.carried if one is not self.steering]
+        return [one for one in self.carried if one is not self.condition_state]
 
     @property
     def start(self) -> Expression:
@@ -97,14 +97,14 @@ def lower_head(context: GraphContext, loop: Loop, names: Sequence[str]) -> Head:
     head.count = _count(context, head)
     if loop.condition is None and not head.scans:
         head.condition = add_constant(context, np.array(True), next_step(context), loop.span)
-    _lower_states(context, head, _steering(context, loop, names))
+    _lower_states(context, head, _condition_state(context, loop, names))
     for scanned in loop.scanned:
         if not isinstance(scanned.range, Turns):
             head.rows.append((scanned, lower_value(context, scanned.range)))
     _check_rows(context, head)
     if head.rows and not head.scans:
         head.count = _length(context, *head.rows[0])
-    if loop.condition is not None and head.steering is None:
+    if loop.condition is not None and head.condition_state is None:
         head.condition = _first_condition(context, head)
     return head
 
@@ -145,18 +145,22 @@ def _last(counter: Scanned) -> Expression | None:
     return counter.range.last
 
 
-def _lower_states(context: GraphContext, head: Head, steering: State | None) -> None:
+def _lower_states(context: GraphContext, head: Head, condition_state: State | None) -> None:
     """Lowers initial states; that of the condition comes first and may be missing."""
-    if steering is not None:
-        first = None if isinstance(steering.value, Missing) else _first(context, steering)[0]
+    if condition_state is not None:
+        first = (
+            None
+            if isinstance(condition_state.value, Missing)
+            else _first(context, condition_state)[0]
+        )
         _check_truth(context, head.loop.condition, first)
-        head.condition, head.steering = first, Carried(steering, first, TRUTH)
+        head.condition, head.condition_state = first, LoopState(condition_state, first, TRUTH)
     for state in head.loop.states:
-        if state is steering:
-            assert head.steering is not None
-            head.carried.append(head.steering)
+        if state is condition_state:
+            assert head.condition_state is not None
+            head.carried.append(head.condition_state)
         else:
-            head.carried.append(Carried(state, *_first(context, state)))
+            head.carried.append(LoopState(state, *_first(context, state)))
 
 
 def _check_names(context: GraphContext, loop: Loop) -> None:
@@ -179,14 +183,14 @@ def _check_names(context: GraphContext, loop: Loop) -> None:
         seen.add(name.text)
 
 
-def _steering(context: GraphContext, loop: Loop, names: Sequence[str]) -> State | None:
+def _condition_state(context: GraphContext, loop: Loop, names: Sequence[str]) -> State | None:
     """The state that serves as condition, if its final value is not a result."""
     if not isinstance(loop.condition, Name):
         return None
-    for place, state in enumerate(loop.states):
+    for index, state in enumerate(loop.states):
         if state.name.text == loop.condition.text:
             if loop.gives is not None:
-                wanted = place < len(names) and bool(names[place])
+                wanted = index < len(names) and bool(names[index])
             else:
                 wanted = state.name.text in [one.text for one in context.statement.wanted]
             return None if wanted else state
@@ -239,13 +243,13 @@ def _count(context: GraphContext, head: Head) -> SSAValue | None:
                 context, np.array(max(0, b - a), np.int64), next_step(context), last.span
             )
         case Number(value=0), _:
-            return whole_number(context, last)
+            return integer_value(context, last)
         case _:
-            ends = [whole_number(context, last), whole_number(context, first)]
+            ends = [integer_value(context, last), integer_value(context, first)]
             return add_step(context, "Sub", ends, None, last.span)
 
 
-def whole_number(context: GraphContext, expression: Expression) -> SSAValue:
+def integer_value(context: GraphContext, expression: Expression) -> SSAValue:
     """An end of a range, as an integer."""
     if isinstance(expression, Number) and not isinstance(expression.value, int):
         context.source.parse_error(
@@ -309,13 +313,13 @@ def _first_condition(context: GraphContext, head: Head) -> SSAValue:
         scope.define(one.state.name, one.first)
     if head.counter is not None and isinstance(head.counter.name, Name):
         scope.define(head.counter.name, fold(context, head.start))
-    _check_seen(context, loop, scope)
+    _check_visible(context, loop, scope)
     assert loop.condition is not None
     before = context.writer.block.last_op
     value = operand(context.within(scope), loop.condition, "bool")
     _check_truth(context, loop.condition, value)
     first = context.writer.block.first_op if before is None else before.next_op
-    if any(isinstance(op, Initializer) for op in _from(first)):
+    if any(isinstance(op, Initializer) for op in _successors(first)):
         context.source.parse_error(
             loop.condition.span,
             "a condition cannot define weights: it is computed both before and in the loop",
@@ -325,14 +329,14 @@ def _first_condition(context: GraphContext, head: Head) -> SSAValue:
     return value
 
 
-def _from(op: Operation | None) -> Iterator[Operation]:
+def _successors(op: Operation | None) -> Iterator[Operation]:
     """An operation and its successors."""
     while op is not None:
         yield op
         op = op.next_op
 
 
-def _check_seen(context: GraphContext, loop: Loop, scope: Scope) -> None:
+def _check_visible(context: GraphContext, loop: Loop, scope: Scope) -> None:
     """Fails if the condition uses a value that is only defined inside the loop."""
     assert loop.condition is not None
     rows = (one.name for one in loop.scanned if not isinstance(one.range, Turns))
@@ -357,17 +361,17 @@ def last_condition(
 
     `context` is that of the loop body's graph.
     """
-    if head.loop.condition is None or head.steering is not None:
+    if head.loop.condition is None or head.condition_state is not None:
         return None
     scope = Scope(context.source, context.scope.parent)
     for one in head.carried:
         scope.define(one.state.name, values[one.name])
     if head.counter is not None and isinstance(head.counter.name, Name):
-        scope.define(head.counter.name, following(context, head))
+        scope.define(head.counter.name, next_number(context, head))
     return operand(context.within(scope), head.loop.condition, "bool")
 
 
-def following(context: GraphContext, head: Head) -> SSAValue:
+def next_number(context: GraphContext, head: Head) -> SSAValue:
     """The number of the next iteration."""
     assert head.counter is not None and head.number is not None
     span = head.counter.span

@@ -18,12 +18,12 @@ from popgraph.builder.pgraph.lower.inputs_and_outputs import outputs_of, result_
 from popgraph.builder.pgraph.lower.loop_heads import (
     NUMBER,
     TRUTH,
-    Carried,
     Head,
-    following,
+    LoopState,
+    integer_value,
     last_condition,
     lower_head,
-    whole_number,
+    next_number,
 )
 from popgraph.builder.pgraph.lower.nodes import add_node, add_step
 from popgraph.builder.pgraph.lower.statements import lower_statements
@@ -57,16 +57,16 @@ def lower_loop(context: GraphContext, loop: Loop, names: Sequence[str] | None) -
         raise Failed
     head = lower_head(context, loop, names)
     inner = block_graph(context, LABEL, loop.body, loop.gives, lenient=False)
-    lower = _lower_scan if head.scans else _lower_turns
+    lower = _lower_scan if head.scans else _lower_counted
     results, values = lower(context, inner, head, names)
     given = dict(zip(filter(None, results), values, strict=True))
-    for name, one in zip(results, head.kept, strict=False):
-        if name and one.keeps:  # ONNX's own inference does not see that sizes stay.
+    for name, one in zip(results, head.explicit_states, strict=False):
+        if name and one.keeps_type:  # ONNX's own inference does not see that sizes stay.
             set_type(given[name], refined(given[name].type, one.type))
     return [given[name] for name in names if name]
 
 
-class _Given(NamedTuple):
+class _BodyResult(NamedTuple):
     """A result of the loop body, and the name of the corresponding result of the loop."""
 
     result: str
@@ -79,29 +79,29 @@ Written: TypeAlias = tuple[list[str], list[SSAValue]]
 """The names of a node's results, and the values of used results."""
 
 
-def _lower_turns(
+def _lower_counted(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
 ) -> Written:
     """Lowers to a Loop."""
     head.number = _add_input(inner, head.counter, NUMBER, "number")
-    steering = head.steering
-    going = _add_input(inner, steering.state if steering else None, TRUTH, "going")
-    if steering is not None:
-        steering.before = going
-    for one in head.kept:
+    condition_state = head.condition_state
+    going = _add_input(inner, condition_state.state if condition_state else None, TRUTH, "going")
+    if condition_state is not None:
+        condition_state.before = going
+    for one in head.explicit_states:
         one.before = _add_input(inner, one.state, one.type)
     for scanned, rows in head.rows:
         _define_row(inner, scanned, rows, head.number)
     _define_head(inner, head)
     states, stacked = _lower_block(context, inner, head, names)
     on = last_condition(inner, head, {name: one.value for name, one in states.items()})
-    if steering is None:
-        states = {"": _given(inner, "", going if on is None else on), **states}
+    if condition_state is None:
+        states = {"": _body_result(inner, "", going if on is None else on), **states}
     else:
-        states = {"": states.pop(steering.name), **states}
+        states = {"": states.pop(condition_state.name), **states}
     _end(inner, [*states.values(), *stacked])
     results = _results(context, head, [*list(states.values())[1:], *stacked])
-    operands = _trimmed([head.count, head.condition, *(one.first for one in head.kept)])
+    operands = _trimmed([head.count, head.condition, *(one.first for one in head.explicit_states)])
     attributes = {"body": written(inner)}
     span = head.loop.span
     return results, add_node(context, "Loop", operands, results, span, attributes)
@@ -119,11 +119,11 @@ def _lower_scan(
             "`opset 9`, or a later one",
         )
         raise Failed
-    firsts = [one.first for one in head.kept]
-    for one in head.kept:
+    firsts = [one.first for one in head.explicit_states]
+    for one in head.explicit_states:
         one.before = _add_input(inner, one.state, one.type)
     if head.counter is not None and isinstance(head.counter.name, Name):
-        firsts.append(whole_number(context, fold(context, head.start)))
+        firsts.append(integer_value(context, fold(context, head.start)))
         head.number = _add_input(inner, head.counter, NUMBER, "number")
     for scanned, rows in head.rows:
         row = _add_input(inner, scanned, row_of(rows.type, 0), "row")
@@ -132,7 +132,7 @@ def _lower_scan(
     states, stacked = _lower_block(context, inner, head, names)
     given = list(states.values())
     if head.number is not None:
-        given.append(_given(inner, next_step(context), following(inner, head)))
+        given.append(_body_result(inner, next_step(context), next_number(inner, head)))
     _end(inner, [*given, *stacked])
     results = _results(context, head, [*given, *stacked])
     operands = [*firsts, *(rows for _, rows in head.rows)]
@@ -140,7 +140,7 @@ def _lower_scan(
     return results, add_node(context, "Scan", operands, results, loop.span, attributes)
 
 
-def _results(context: GraphContext, head: Head, given: Sequence[_Given]) -> list[str]:
+def _results(context: GraphContext, head: Head, given: Sequence[_BodyResult]) -> list[str]:
     """
     The names of all results of a node.
 
@@ -169,7 +169,7 @@ def _add_input(
         return inner.writer.add_input(full_name(inner, otherwise), type_)
     text = one.name.text
     if inner.prefix and isinstance(one, State):
-        text += "/before"  # The name itself is for what the turn makes of it.
+        text += "/before"  # The name itself is for its value after the iteration.
     said = type_
     if one.type is not None:
         said = declared_type(inner.source, one.type, inner.scope)
@@ -188,7 +188,7 @@ def _define_head(inner: GraphContext, head: Head) -> None:
     if head.counter is None or head.number is None or isinstance(head.counter.name, Missing):
         return
     if not head.scans and not _is_zero(head):
-        first = whole_number(inner, fold(inner, head.start))
+        first = integer_value(inner, fold(inner, head.start))
         head.number = add_step(inner, "Add", [head.number, first], None, head.counter.span)
     _define(inner, head.counter, head.number)
 
@@ -216,7 +216,7 @@ def _define_row(inner: GraphContext, scanned: Scanned, rows: SSAValue, number: S
 
 def _lower_block(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
-) -> tuple[dict[str, _Given], list[_Given]]:
+) -> tuple[dict[str, _BodyResult], list[_BodyResult]]:
     """Lowers the block; returns the updated states by name, and the values to stack."""
     states = [one.name for one in head.carried]
     results = [name.text for name in context.statement.wanted]
@@ -225,29 +225,30 @@ def _lower_block(
     if head.loop.gives is None:
         wanted = (name.text for name in context.statement.wanted)
         by_name = dict(zip(wanted, filter(None, names), strict=True))
-        return _given_by_name(inner, body, head, by_name)
-    return _given_as_said(inner, body, head, names)
+        return _results_by_name(inner, body, head, by_name)
+    return _explicit_results(inner, body, head, names)
 
 
-def _given_by_name(
+def _results_by_name(
     inner: GraphContext, body: GraphContext, head: Head, wanted: Mapping[str, str]
-) -> tuple[dict[str, _Given], list[_Given]]:
+) -> tuple[dict[str, _BodyResult], list[_BodyResult]]:
     states = {
-        one.name: _given(inner, wanted.get(one.name, ""), _next(body, one)) for one in head.carried
+        one.name: _body_result(inner, wanted.get(one.name, ""), _next(body, one))
+        for one in head.carried
     }
     stacked = [
-        _given(inner, result, _row(body, head, name))
+        _body_result(inner, result, _row(body, head, name))
         for name, result in wanted.items()
         if name not in states
     ]
     return states, stacked
 
 
-def _given(inner: GraphContext, result: str, value: SSAValue) -> _Given:
-    return _Given(result, value, ValueInfoAttr.of(inner.writer.name_of(value), value.type))
+def _body_result(inner: GraphContext, result: str, value: SSAValue) -> _BodyResult:
+    return _BodyResult(result, value, ValueInfoAttr.of(inner.writer.name_of(value), value.type))
 
 
-def _next(body: GraphContext, one: Carried) -> SSAValue:
+def _next(body: GraphContext, one: LoopState) -> SSAValue:
     """The updated value of a state."""
     name = one.state.name
     value = result_named(body, name)
@@ -270,7 +271,7 @@ def _next(body: GraphContext, one: Carried) -> SSAValue:
             "changes between iterations",
         )
         raise Failed
-    one.keeps = value.type == one.type
+    one.keeps_type = value.type == one.type
     return value
 
 
@@ -286,9 +287,9 @@ def _row(body: GraphContext, head: Head, name: str) -> SSAValue:
     return result_named(body, Name(head.loop.span, name))
 
 
-def _given_as_said(
+def _explicit_results(
     inner: GraphContext, body: GraphContext, head: Head, names: Sequence[str]
-) -> tuple[dict[str, _Given], list[_Given]]:
+) -> tuple[dict[str, _BodyResult], list[_BodyResult]]:
     gives = head.loop.gives
     assert gives is not None
     check_count(body, gives, names)
@@ -302,16 +303,16 @@ def _given_as_said(
         raise Failed
     values, infos = outputs_of(body, gives.results)
     results = [*names, *[""] * (len(values) - len(names))]
-    given = [_Given(*one) for one in zip(results, values, infos, strict=True)]
+    given = [_BodyResult(*one) for one in zip(results, values, infos, strict=True)]
     count = len(head.carried)
     for one, target, new in zip(head.carried, gives.results, values, strict=False):
         _check_dtype(inner, one, target, new)
     return dict(zip([one.name for one in head.carried], given, strict=False)), given[count:]
 
 
-def _check_dtype(inner: GraphContext, one: Carried, target: Target, new: SSAValue) -> None:
+def _check_dtype(inner: GraphContext, one: LoopState, target: Target, new: SSAValue) -> None:
     """States may change their sizes between iterations, but not their element types."""
-    one.keeps = new.type == one.type
+    one.keeps_type = new.type == one.type
     if check_dtype_of(new.type, one.type):
         return
     inner.source.mismatch(
@@ -323,5 +324,5 @@ def _check_dtype(inner: GraphContext, one: Carried, target: Target, new: SSAValu
     raise Failed
 
 
-def _end(inner: GraphContext, given: Sequence[_Given]) -> None:
+def _end(inner: GraphContext, given: Sequence[_BodyResult]) -> None:
     inner.writer.set_outputs([one.value for one in given], [one.info for one in given])

@@ -81,7 +81,7 @@ def add_constant(context: GraphContext, array: Array, name: str, span: Span) -> 
     return add_node(context, "Constant", [], [name], span, {"value": array})[0]
 
 
-def whole_numbers(context: GraphContext, given: SSAValue | int | list[int], span: Span) -> SSAValue:
+def integers(context: GraphContext, given: SSAValue | int | list[int], span: Span) -> SSAValue:
     """A value, or numbers as an i64 constant."""
     if isinstance(given, SSAValue):
         return given
@@ -92,10 +92,10 @@ def locate(context: GraphContext, label: str, span: Span) -> None:
     """Sets the source location of the last node."""
     written = context.writer.block.last_op
     assert written is not None
-    place = FileLineColLoc(
+    location = FileLineColLoc(
         StringAttr(context.source.filename), IntAttr(span.line), IntAttr(span.column)
     )
-    written.location = NameLoc(StringAttr(label), place)
+    written.location = NameLoc(StringAttr(label), location)
 
 
 def operator_named(context: GraphContext, op_type: str, span: Span) -> Operator:

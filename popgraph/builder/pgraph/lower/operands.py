@@ -27,15 +27,15 @@ def operands_of(
     failed = False
     given = [one if isinstance(one, Missing) else fold(context, one) for one in inputs]
     for literals in (False, True):
-        for place, expression in enumerate(given):
+        for index, expression in enumerate(given):
             if isinstance(expression, Missing) or is_literal(expression) != literals:
                 continue
             try:
                 if literals:
-                    dtype = literal_dtype(operator, place, values, expression)
-                    values[place] = lower_literal(context, expression, dtype, None)
+                    dtype = literal_dtype(operator, index, values, expression)
+                    values[index] = lower_literal(context, expression, dtype, None)
                 else:
-                    values[place] = lower_value(context, expression)
+                    values[index] = lower_value(context, expression)
             except Failed:
                 failed = True
     if failed:

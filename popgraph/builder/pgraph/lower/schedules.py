@@ -100,12 +100,12 @@ def schedule_of(source: Source, expression: Expression, scope: Scope) -> Schedul
         source.parse_error(name.span, *SCHEDULE_NAMES.unknown(name.text))
         raise Failed
     number = partial(_number, source, scope)
-    arguments = tuple(_in_our_words(one, meant) for one in arguments)
+    arguments = tuple(_canonical_keyword(one, meant) for one in arguments)
     found = bound(source, name, SCHEDULES[meant], arguments, number, (WARMUP,))
     return Schedule(meant, found, int(found.pop(WARMUP, 0)))
 
 
-def _in_our_words(argument: Argument, schedule: str) -> Argument:
+def _canonical_keyword(argument: Argument, schedule: str) -> Argument:
     """Renames a Keras parameter."""
     keyword = argument.keyword
     if keyword is None:

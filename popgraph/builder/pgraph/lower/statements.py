@@ -22,7 +22,7 @@ def lower_statements(context: GraphContext, statements: Sequence[Statement]) -> 
         try:
             context.source.spend(statement.span, ITERATION)
             notes = notes_of(context.source, statement.annotations, folding(context), context.notes)
-            context.rules.statement(replace(context, notes=notes.of_stretch), statement, notes)
+            context.rules.statement(replace(context, notes=notes.inherited), statement, notes)
         except Failed:
             _fail(context, statement)
         except RecursionError:
@@ -40,7 +40,9 @@ def _fail(context: GraphContext, statement: Statement) -> None:
             context.scope.define(name, None)
 
 
-def defining(context: GraphContext, statement: Statement, notes: Notes) -> GraphContext:
+def context_of_definition(
+    context: GraphContext, statement: Statement, notes: Notes
+) -> GraphContext:
     """The context of a statement that defines names; fails if they are already defined."""
     names = defined_by(statement)
     for name in names:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.expressions import fold, lower_value
-from popgraph.builder.pgraph.lower.nodes import add_step, operator_named, whole_numbers
+from popgraph.builder.pgraph.lower.nodes import add_step, integers, operator_named
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import (
     Everything,
@@ -67,7 +67,7 @@ def lower_subscripts(context: GraphContext, index: Index, name: str | None) -> S
     if not todo:
         return add_step(context, "Identity", [value], name, span)
     for number, (op_type, rest, attributes) in enumerate(todo, 1):
-        operands = [value, *(whole_numbers(context, one, span) for one in rest)]
+        operands = [value, *(integers(context, one, span) for one in rest)]
         last = name if number == len(todo) else None
         value = add_step(context, op_type, operands, last, span, attributes)
     return value

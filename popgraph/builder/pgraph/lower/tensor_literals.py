@@ -42,17 +42,17 @@ def lower_literal(
 
 def literal_dtype(
     operator: Operator,
-    place: int,
+    index: int,
     values: Sequence[SSAValue | None],
     expression: Expression,
 ) -> str:
     """The element type of a literal input: that of related inputs, or an allowed one."""
-    for other in operator.like(place):
+    for other in operator.like(index):
         value = values[other] if other < len(values) else None
         if value is not None and (dtype := dtype_of(value)):
             return dtype
     usual = default_dtype(expression)
-    allowed = operator.allowed(place)
+    allowed = operator.allowed(index)
     choices = [one for one in (usual, "f32", "i64") if one in allowed] or allowed or [usual]
     return choices[0]
 

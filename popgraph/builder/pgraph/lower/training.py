@@ -1,22 +1,22 @@
-"""Lowers `train` sections: the loss, the optimizer, the learning rate schedule."""
+"""Lowers `train` sections: the loss, the optimizer, the learning rate schedule, frozen weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.builder.pgraph.check.const_eval import folded
 from popgraph.builder.pgraph.check.file_context import FileContext
-from popgraph.builder.pgraph.check.losses import loss_named
+from popgraph.builder.pgraph.check.loss_table import loss_named
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.context import GraphContext, Rules
-from popgraph.builder.pgraph.lower.freezing import freeze, frozen_weights
 from popgraph.builder.pgraph.lower.graphs import context_of_graph
 from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, result_named
-from popgraph.builder.pgraph.lower.losses import loss_of_call, lower_loss
+from popgraph.builder.pgraph.lower.lower_losses import loss_of_call, lower_loss
 from popgraph.builder.pgraph.lower.rules import lower_expression, lower_statement
 from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
 from popgraph.builder.pgraph.lower.statements import lower_statements
@@ -39,8 +39,12 @@ from popgraph.builder.pgraph.syntax.tree import (
     Truth,
     walk,
 )
+from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import dims
+from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.support.names import closest
 from popgraph.support.step_options import STEP_OPTIONS
 
 LOSS = "loss"
@@ -127,7 +131,7 @@ def check_loss(context: GraphContext, value: SSAValue, span: Span) -> None:
 def lower_training(file: FileContext, graph: Graph, train: Train) -> TrainingSection | None:
     """Lowers a section; None if it has errors, which the source then holds."""
     said = _settings(file, train)
-    assert graph.name is not None, "the grammar wants a name here"
+    assert graph.name is not None, "the grammar requires a name here"
     context = context_of_graph(file, graph, TRAINING_RULES)
     writer = context.writer
     lower_inputs(context, graph.inputs)
@@ -185,8 +189,8 @@ def _settings(context: FileContext, train: Train) -> _Settings:
 
 def _step_option(source: Source, name: str, value: Number | Text) -> object:
     option = STEP_OPTIONS[name]
-    if not option.fits(value.value):
-        source.parse_error(value.span, f"`{name}` is {option.wanted}", option.example)
+    if not option.is_valid(value.value):
+        source.parse_error(value.span, f"`{name}` is {option.requirement}", option.example)
         raise Failed
     return value.value
 
@@ -223,7 +227,7 @@ def _loss(context: GraphContext, train: Train) -> SSAValue | None:
         value = context.scope.value(name)
     except Failed:
         return None
-    check_loss(context, value, context.scope.place(LOSS))
+    check_loss(context, value, context.scope.definition_span(LOSS))
     return value
 
 
@@ -240,8 +244,8 @@ def optimizer_call(
         )
         raise Failed
     arguments: dict[str, int | float | bool | str] = {}
-    for place, argument in enumerate(expression.arguments):
-        key = _key(source, argument, place)
+    for index, argument in enumerate(expression.arguments):
+        key = _key(source, argument, index)
         if key in arguments:
             source.parse_error(argument.span, f"`{key}` is given twice")
             raise Failed
@@ -256,10 +260,10 @@ def optimizer_call(
     return OptimizerCall(expression.path.text, arguments, source.where(span), span)
 
 
-def _key(source: Source, argument: Argument, place: int) -> str:
+def _key(source: Source, argument: Argument, index: int) -> str:
     if argument.keyword is not None:
         return argument.keyword.text
-    if place == 0:
+    if index == 0:
         return "learning_rate"
     source.parse_error(
         argument.span,
@@ -267,3 +271,62 @@ def _key(source: Source, argument: Argument, place: int) -> str:
         "`SGD(0.1, momentum=0.9)`",
     )
     raise Failed
+
+
+def frozen_weights(
+    source: Source, writer: GraphWriter, statements: Sequence[Freeze]
+) -> tuple[str, ...]:
+    """The names of frozen weights; a pattern that matches no weight is an error."""
+    weights = [op.value_name.text for op in writer.block.ops if isinstance(op, Initializer)]
+    named = {
+        others: _matched(source, weights, [one for one in statements if one.others is others])
+        for others in (False, True)
+    }
+    left_out = set(weights) - {*named[True]} if any(one.others for one in statements) else set()
+    found = tuple(name for name in weights if name in left_out or name in named[False])
+    if weights and len(found) == len(weights):
+        span = statements[0].patterns[0].span
+        source.parse_error(span, "no weights are left to train", "freeze fewer weights")
+    return found
+
+
+def _matched(
+    source: Source, weights: Sequence[str], statements: Sequence[Freeze]
+) -> Collection[str]:
+    """The weights that the patterns of statements match."""
+    found: dict[str, None] = {}
+    for pattern in (pattern for one in statements for pattern in one.patterns):
+        matched = [weight for weight in weights if _matches(pattern, weight)]
+        found.update(dict.fromkeys(matched))
+        if matched:
+            continue
+        text = pattern.text if isinstance(pattern, Name) else pattern.value
+        close = closest(text, weights, 0.5)
+        source.parse_error(
+            pattern.span,
+            f"there is no weight `{text}`",
+            f"did you mean `{close}`?" if close else "",
+        )
+    return found
+
+
+def _matches(pattern: Name | Text, weight: str) -> bool:
+    """A name matches a weight or a prefix of its path; a string is an fnmatch pattern."""
+    if isinstance(pattern, Name):
+        return weight == pattern.text or weight.startswith(f"{pattern.text}/")
+    return fnmatchcase(weight, pattern.value)
+
+
+def freeze(writer: GraphWriter, weights: Collection[str]) -> None:
+    """Converts weights to constants, which training does not change."""
+    constant = op_class("Constant", writer.opsets[""], "")
+    for op in list(writer.block.ops):
+        if not isinstance(op, Initializer) or op.value_name.text not in weights:
+            continue
+        name = op.value_name.text
+        made = constant.make([], {"value": op.value}, {}, [name], [op.result.type], {})
+        made.location = op.location
+        writer.block.insert_op_before(made, op)
+        op.result.replace_all_uses_with(made.results[0])
+        writer.block.erase_op(op)
+        writer.capture({name: made.results[0]})

@@ -47,7 +47,7 @@ INDENT = "    "
 PIPE, CHOICE, OR, AND, NOT, COMPARISON, SUM, PRODUCT, UNARY, POWER, PRIMARY = range(11)
 """Precedence levels, lowest first."""
 
-STRENGTH = {
+PRECEDENCE = {
     "|>": PIPE,
     "or": OR,
     "and": AND,
@@ -211,7 +211,7 @@ class ExpressionText:
     def binary(self, expression: Binary, column: int, depth: int) -> str:
         """Prints a left-deep chain iteratively."""
         spine = left_spine(expression)
-        inner = [_strength(lhs) < _sides(outer)[0] for outer, lhs in pairwise(spine)]
+        inner = [_precedence(lhs) < _sides(outer)[0] for outer, lhs in pairwise(spine)]
         column += sum(inner)
         text = self.operand(spine[-1].lhs, _sides(spine[-1])[0], column, depth)
         for outer, within in zip(reversed(spine), [*reversed(inner), False], strict=True):
@@ -223,7 +223,7 @@ class ExpressionText:
 
     def operand(self, expression: Expression, least: int, column: int, depth: int) -> str:
         """An expression, in parentheses if its precedence is lower than `least`."""
-        if _strength(expression) >= least:
+        if _precedence(expression) >= least:
             return self.expression(expression, column, depth)
         return f"({self.expression(expression, column + 1, depth)})"
 
@@ -231,15 +231,15 @@ class ExpressionText:
 def _sides(expression: Binary) -> tuple[int, int]:
     """The minimal precedence of each side of an operation without parentheses."""
     symbol = expression.symbol
-    strength = STRENGTH.get(symbol, COMPARISON)
+    strength = PRECEDENCE.get(symbol, COMPARISON)
     left = strength + 1 if symbol == "**" or strength == COMPARISON else strength
     return left, UNARY if symbol == "**" else strength + 1
 
 
-def _strength(expression: Expression) -> int:
+def _precedence(expression: Expression) -> int:
     match expression:
         case Binary(symbol=symbol):
-            return STRENGTH.get(symbol, COMPARISON)
+            return PRECEDENCE.get(symbol, COMPARISON)
         case Unary(symbol="not"):
             return NOT
         case Unary():

@@ -38,10 +38,10 @@ Operand = Expression | Missing
 
 def is_control(op: object) -> bool:
     """Whether a node can be printed as `if` or `loop` without loss."""
-    if not isinstance(op, SchemaOp) or op.domain or op.op_type not in _SAYS_ALL:
+    if not isinstance(op, SchemaOp) or op.domain or op.op_type not in _EXPRESSES:
         return False
     graphs = [held[0] for held in op.graphs().values()]
-    return all(map(_is_block, graphs)) and _SAYS_ALL[op.op_type](op, graphs)
+    return all(map(_is_block, graphs)) and _EXPRESSES[op.op_type](op, graphs)
 
 
 def _is_block(graph: Graph) -> bool:
@@ -51,7 +51,7 @@ def _is_block(graph: Graph) -> bool:
     return bool(graph.graph_name.data) and not graph_annotations(graph_metadata(graph), loose)[1]
 
 
-def _says_all_of_if(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
+def _expresses_if(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
     then, other = graphs
     counts = {len(then.yielded), len(other.yielded)}
     pairs = zip(then.yielded, other.yielded, strict=False)
@@ -59,7 +59,7 @@ def _says_all_of_if(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
     return not then.inputs and not other.inputs and len(counts) == 1 and typed
 
 
-def _says_all_of_loop(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
+def _expresses_loop(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
     (body,) = graphs
     count, condition, *firsts = [*op.input_values(), None, None][: max(2, len(op.input_values()))]
     number, _, *states = [*body.inputs, None, None]
@@ -74,7 +74,7 @@ def _says_all_of_loop(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
     )
 
 
-def _says_all_of_scan(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
+def _expresses_scan(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
     (body,) = graphs
     given = op.input_values()
     if op.since_version < 9 or set(op.onnx_attributes()) != {"num_scan_inputs"}:
@@ -90,10 +90,10 @@ def _says_all_of_scan(op: SchemaOp, graphs: Sequence[Graph]) -> bool:
     )
 
 
-_SAYS_ALL: dict[str, Callable[[SchemaOp, Sequence[Graph]], bool]] = {
-    "If": _says_all_of_if,
-    "Loop": _says_all_of_loop,
-    "Scan": _says_all_of_scan,
+_EXPRESSES: dict[str, Callable[[SchemaOp, Sequence[Graph]], bool]] = {
+    "If": _expresses_if,
+    "Loop": _expresses_loop,
+    "Scan": _expresses_scan,
 }
 
 
@@ -149,9 +149,9 @@ def _loop(operands: Sequence[Operand], graph: Graph, body: Body) -> Loop:
     block, gives = _block(graph, LABEL, body)
     number, going, *others = graph.inputs
     last = None if isinstance(operands[0], Missing) else operands[0]
-    turns = Turns(NOWHERE, Number(NOWHERE, 0), last)
+    iteration_range = Turns(NOWHERE, Number(NOWHERE, 0), last)
     states = [_state(going, operands[1], TRUTH), *map(_state, others, operands[2:])]
-    scanned = (_scanned(number, turns, NUMBER),)
+    scanned = (_scanned(number, iteration_range, NUMBER),)
     return Loop(NOWHERE, scanned, name(going.text), tuple(states), gives, block)
 
 

@@ -120,16 +120,16 @@ class GraphText:
             found.append(self.statement(root, set(steps)))
         return (*found[::-1], *(_alias(label, value) for label, value in self.renamed))
 
-    def steps(self, place: int) -> list[Operation]:
-        """The operations before `ops[place]` that are nested in its expression."""
-        root = self.ops[place]
-        if not isinstance(root, OnnxOp) or not place:
+    def steps(self, index: int) -> list[Operation]:
+        """The operations before `ops[index]` that are nested in its expression."""
+        root = self.ops[index]
+        if not isinstance(root, OnnxOp) or not index:
             return []
         stem = next(filter(None, root.output_names), "_")
-        inner = _inner_name(self.ops[place - 1])
-        if inner is None or inner[0] != stem or inner[1] > place:
+        inner = _inner_name(self.ops[index - 1])
+        if inner is None or inner[0] != stem or inner[1] > index:
             return []
-        steps = self.ops[place - inner[1] : place]
+        steps = self.ops[index - inner[1] : index]
         named = [_inner_name(op) for op in steps]
         if named != [(stem, number + 1) for number in range(len(steps))]:
             return []
@@ -170,28 +170,28 @@ class GraphText:
         constant with another element type is not included.
         """
         plain = {
-            place
-            for place, value in enumerate(operands(op))
+            index
+            for index, value in enumerate(operands(op))
             if value is not None and isinstance(value.owner, Operation)
             if value.owner in inner and is_constant(value.owner)
             if is_literal(literal(self.array(value.owner)))
         }
-        while wrong := [place for place in sorted(plain) if not self.guessed(op, place, plain)]:
+        while wrong := [index for index in sorted(plain) if not self.guessed(op, index, plain)]:
             plain -= set(wrong)
         return plain
 
-    def guessed(self, op: Operation, place: int, plain: set[int]) -> bool:
+    def guessed(self, op: Operation, index: int, plain: set[int]) -> bool:
         """Whether a plain literal would get the element type of this constant."""
         assert isinstance(op, OnnxOp)
         values = operands(op)
-        value = values[place]
+        value = values[index]
         assert value is not None and isinstance(value.owner, Operation)
         array = self.array(value.owner)
         seen = [
-            None if other in plain and other >= place else known
+            None if other in plain and other >= index else known
             for other, known in enumerate(values)
         ]
-        return literal_dtype(_operator(op), place, seen, literal(array)) == dtype_name(array)
+        return literal_dtype(_operator(op), index, seen, literal(array)) == dtype_name(array)
 
     def statement(self, op: Operation, inner: set[Operation]) -> Statement:
         if isinstance(op, Initializer):
@@ -287,8 +287,8 @@ class GraphText:
         assert isinstance(op, OnnxOp)
         plain = self.plain_literals(op, inner)
         parts = [
-            self.operand(value, inner, plain=place in plain)
-            for place, value in enumerate(operands(op))
+            self.operand(value, inner, plain=index in plain)
+            for index, value in enumerate(operands(op))
         ]
         attributes, graphs = op.onnx_attributes(), op.graphs()
         bare = not op.domain and not attributes and not isinstance(op, Custom)

@@ -9,7 +9,7 @@ from popgraph.builder.pgraph.print.from_values import WeightFile
 from popgraph.builder.pgraph.print.highlighting import html
 from popgraph.dialects.program import WeightStore
 
-MOST_LINES = 400
+MAX_LINES = 400
 """Most lines of a text that a notebook shows."""
 
 ELSEWHERE = "weights.safetensors"
@@ -32,7 +32,7 @@ class Listing(str):
 
     def _repr_html_(self) -> str:
         lines = self.split("\n")
-        text = "\n".join(lines[:MOST_LINES])
-        if len(lines) > MOST_LINES:
-            text += f"\n# ... {len(lines) - MOST_LINES} more lines"
+        text = "\n".join(lines[:MAX_LINES])
+        if len(lines) > MAX_LINES:
+            text += f"\n# ... {len(lines) - MAX_LINES} more lines"
         return html(text)

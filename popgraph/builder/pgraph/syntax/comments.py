@@ -26,16 +26,16 @@ class Comments:
             self._find(text)
 
     def _find(self, text: str) -> None:
-        place = 0
+        position = 0
         for token in language().lex(with_line_end(text)):
             assert token.start_pos is not None and token.end_pos is not None
             if token.type == "_NEWLINE":
                 continue
             if token.type == "DOC":
                 self._strings.update(range(token.line or 1, (token.end_line or 1) + 1))
-            self._gap(text, place, token.start_pos)
-            place = token.end_pos
-        self._gap(text, place, len(text))
+            self._gap(text, position, token.start_pos)
+            position = token.end_pos
+        self._gap(text, position, len(text))
 
     def _gap(self, text: str, start: int, end: int) -> None:
         """Collects comments between two tokens."""

@@ -27,7 +27,7 @@ STRING = "string"
 BITS = "bits"
 """`f32(bits([0x7fc00001]))`: elements by their bit patterns."""
 
-_MOST_AXES = 32
+_MAX_AXES = 32
 
 Leaf = int | float | bool | str | bytes
 
@@ -129,9 +129,9 @@ def array_of(source: Source, expression: Expression, dtype: str) -> Array:
     shape = _shape(source, expression)
     flat = list(_leaves(expression))
     source.spend(expression.span, LEAF * len(flat))
-    places = list(_places(expression))
-    for leaf, place in zip(flat, places, strict=True):
-        _check_leaf(source, place, leaf, dtype)
+    spans = list(_spans(expression))
+    for leaf, span in zip(flat, spans, strict=True):
+        _check_leaf(source, span, leaf, dtype)
     if dtype == STRING:
         strings = np.empty(len(flat), object)
         strings[:] = [_text(leaf) for leaf in flat]
@@ -196,8 +196,8 @@ def _shape(source: Source, expression: Expression) -> tuple[int, ...]:
     if not isinstance(expression, Items):
         return ()
     shapes = [_shape(source, item) for item in expression.items]
-    if shapes and len(shapes[0]) >= _MOST_AXES:
-        source.mismatch(expression.span, f"a list has at most {_MOST_AXES} levels")
+    if shapes and len(shapes[0]) >= _MAX_AXES:
+        source.mismatch(expression.span, f"a list has at most {_MAX_AXES} levels")
         raise Failed
     for item, shape in zip(expression.items, shapes, strict=True):
         if shape != shapes[0]:
@@ -220,13 +220,13 @@ def _leaves(expression: Expression) -> list[Leaf]:
             raise AssertionError("not a literal")
 
 
-def _places(expression: Expression) -> list[Span]:
+def _spans(expression: Expression) -> list[Span]:
     if isinstance(expression, Items):
-        return [place for item in expression.items for place in _places(item)]
+        return [span for item in expression.items for span in _spans(item)]
     return [expression.span]
 
 
-def _check_leaf(source: Source, place: Span, leaf: Leaf, dtype: str) -> None:
+def _check_leaf(source: Source, span: Span, leaf: Leaf, dtype: str) -> None:
     wanted = _wanted(dtype)
     fits = {
         "a string": isinstance(leaf, str | bytes),
@@ -235,13 +235,13 @@ def _check_leaf(source: Source, place: Span, leaf: Leaf, dtype: str) -> None:
         "a number": isinstance(leaf, int | float) and not isinstance(leaf, bool),
     }
     if not fits[wanted]:
-        source.mismatch(place, f"an element of type `{dtype}` must be {wanted}")
+        source.mismatch(span, f"an element of type `{dtype}` must be {wanted}")
         raise Failed
     if wanted == "an integer":
         low, high = _limits(dtype)
         assert isinstance(leaf, int)
         if not low <= leaf <= high:
-            source.mismatch(place, f"{leaf} does not fit into `{dtype}` ({low} to {high})")
+            source.mismatch(span, f"{leaf} does not fit into `{dtype}` ({low} to {high})")
             raise Failed
 
 

@@ -35,8 +35,8 @@ def bound(
     positional = [key for key in (*known, *others) if key not in keyword_only]
     keys = [*known, *others]
     given: Numbers = {}
-    for place, argument in enumerate(arguments):
-        key = argument.keyword.text if argument.keyword else [*positional[place:], ""][0]
+    for index, argument in enumerate(arguments):
+        key = argument.keyword.text if argument.keyword else [*positional[index:], ""][0]
         if key not in keys or key in given:
             taken = ", ".join(keys) or "no arguments"
             source.parse_error(

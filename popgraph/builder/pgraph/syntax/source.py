@@ -18,7 +18,7 @@ _MORE = f"{TEXTS}=10 in the environment allows ten times as much"
 TOO_DEEP = "this is nested too deeply", "give parts of it a name"
 """Message and hint for a RecursionError."""
 
-_MOST_CALLS = 4
+_MAX_CALLS = 4
 """Most template calls listed for an error."""
 
 
@@ -157,8 +157,8 @@ class Source:
     def _called(self) -> str:
         """The call stack of templates, innermost first."""
         calls = list(dict.fromkeys(self.report.calls[::-1]))
-        if len(calls) > _MOST_CALLS:
-            half = _MOST_CALLS // 2
+        if len(calls) > _MAX_CALLS:
+            half = _MAX_CALLS // 2
             calls = [*calls[:half], "...", *calls[-half:]]
         return "".join(f"\n  called in {place}" for place in calls)
 

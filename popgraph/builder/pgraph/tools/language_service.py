@@ -122,7 +122,7 @@ class LanguageService:
         Raises an error if the renamed text would have errors: names of branches or arguments may be
         tied to others with the same spelling.
         """
-        if not self._is_whole or self._mistake(self.now):
+        if not self._is_complete or self._mistake(self.now):
             raise PopgraphError("cannot rename in a text with errors: fix them first")
         spans, written = renamed(self._names, self._file, line, column, name), name_text(name)
         after = checked(with_name(self.text, spans, written), self.filename)
@@ -142,14 +142,14 @@ class LanguageService:
 
     def hints(self) -> list[Hint]:
         """Inferred types; empty while the text has syntax errors."""
-        return [*hints(self._names)] if self._is_whole else []
+        return [*hints(self._names)] if self._is_complete else []
 
     def tokens(self) -> list[Token]:
         """Names and their kinds; empty while the text has syntax errors."""
-        return tokens(self._names, self._file) if self._is_whole else []
+        return tokens(self._names, self._file) if self._is_complete else []
 
     @property
-    def _is_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return self._names.text == self.text
 
     def signature(self, line: int, column: int) -> Signature | None:
@@ -273,8 +273,8 @@ def _inside_index(text: str) -> bool:
 
 def _open_argument(text: str) -> tuple[str, int | str]:
     """The call that is open at the end of a text; the index of its argument, or its keyword."""
-    place = _open_place(text)
-    inside = text[place + 1 :] if place is not None else ""
+    position = _open_bracket(text)
+    inside = text[position + 1 :] if position is not None else ""
     before_last = None
     while inside != before_last:  # brackets inside brackets
         before_last, inside = inside, re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", inside)
@@ -285,22 +285,22 @@ def _open_argument(text: str) -> tuple[str, int | str]:
 
 def _open_call(text: str) -> str:
     """The name before the innermost open `(`."""
-    place = _open_place(text)
-    match = None if place is None else re.search(r"(\w+)\s*$", text[:place])
-    return match[1] if match and place is not None and text[place] == "(" else ""
+    position = _open_bracket(text)
+    match = None if position is None else re.search(r"(\w+)\s*$", text[:position])
+    return match[1] if match and position is not None and text[position] == "(" else ""
 
 
-def _open_place(text: str) -> int | None:
+def _open_bracket(text: str) -> int | None:
     """The position of the innermost open bracket."""
     depth = 0
-    for place in range(len(text) - 1, -1, -1):
-        if text[place] in ")]":
+    for position in range(len(text) - 1, -1, -1):
+        if text[position] in ")]":
             depth += 1
-        elif text[place] in "([":
+        elif text[position] in "([":
             if depth == 0:
-                return place
+                return position
             depth -= 1
-        elif text[place] in "{}":
+        elif text[position] in "{}":
             return None
     return None
 

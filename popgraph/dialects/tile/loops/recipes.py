@@ -60,6 +60,19 @@ def check_vectorized(loop: scf.ForOp, trips: int | None) -> None:
         )
 
 
+def check_interchanged(loop: scf.ForOp) -> None:
+    """Raises VerifyException unless loops to interchange are one nest, each directly in another."""
+    if INTERCHANGE not in loop.attributes:
+        return
+    inner = [op for op in loop.walk() if INTERCHANGE in op.attributes and op is not loop]
+    if sum(op.parent_op() is loop for op in inner) > 1 or any(
+        INTERCHANGE not in getattr(op.parent_op(), "attributes", {}) for op in inner
+    ):
+        raise VerifyException(
+            f"a loop marked {INTERCHANGE} may hold one other such loop, directly inside"
+        )
+
+
 PREFETCH = "prefetch"
 """The attribute of a loop with a prefetch recipe."""
 

@@ -9,7 +9,11 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, SymbolRefAt
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.tile.loops.recipes import check_prefetch, check_vectorized
+from popgraph.dialects.tile.loops.recipes import (
+    check_interchanged,
+    check_prefetch,
+    check_vectorized,
+)
 
 Access = memref.LoadOp | memref.StoreOp | vector.LoadOp | vector.StoreOp
 
@@ -27,6 +31,7 @@ def check_body(kernel: Operation) -> None:
         if isinstance(op, scf.ForOp):
             _check_step(op)
             check_prefetch(op, memories)
+            check_interchanged(op)
             steps = iterations(op)
             check_vectorized(op, None if steps is None or steps.step != 1 else len(steps))
         elif isinstance(op, Access):

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.ir import Operation
 
-from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import ALIGNMENT, BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.program.program_control import RunsPrograms
 from popgraph.dialects.tile.program.work import Counter, size, written
 
 Chosen: TypeAlias = np.ndarray[tuple[int], np.dtype[np.bool_]]

@@ -21,10 +21,10 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import GraphOp, graphs_of
 from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
-from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.control_signatures import UNBOUNDED
 from popgraph.dialects.tile.lanes import DotOp
-from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
+from popgraph.dialects.tile.program.program_control import RunsPrograms
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
 from popgraph.support.shapes import prod

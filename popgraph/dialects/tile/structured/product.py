@@ -123,7 +123,7 @@ def _makers(value: SSAValue) -> list[Operation]:
     return found[::-1]
 
 
-def type_of_sums(factor: Attribute, words: StringAttr | None = None) -> Attribute:
+def accumulator_type(factor: Attribute, words: StringAttr | None = None) -> Attribute:
     """The accumulator type: f16 and bf16 accumulate in f32."""
     if words is not None:
         return words_accumulator(words.data)

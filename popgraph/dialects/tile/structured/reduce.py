@@ -46,9 +46,9 @@ from popgraph.dialects.tile.structured.ops import (
 from popgraph.dialects.tile.structured.product import (
     FoldDirective,
     Product,
+    accumulator_type,
     product_body,
     product_of,
-    type_of_sums,
     zero_of,
 )
 
@@ -191,14 +191,14 @@ class ReduceOp(Structured):
         return self.parallel_rank + (self.block_loops.value.data if self.block_loops else 0)
 
     @property
-    def finds_factors(self) -> bool:
+    def looks_up_factors(self) -> bool:
         """Whether the body uses indices, to select one of several numbers packed in an element."""
         return bool(indexed_dims(self.body.block))
 
     @property
-    def numbers_loops(self) -> bool:
+    def uses_loop_numbers(self) -> bool:
         """Whether something other than maps depends on loop numbers."""
-        return self.block is not None or self.finds_factors
+        return self.block is not None or self.looks_up_factors
 
     @property
     def blocks(self) -> Blocks | None:
@@ -292,7 +292,7 @@ def contraction(
 ) -> ReduceOp:
     """Sums of products of elements, or dot products of packed `words`."""
     kinds = element(lhs), element(rhs)
-    total = type_of_sums(kinds[0], words)
+    total = accumulator_type(kinds[0], words)
     return ReduceOp(
         [lhs, rhs],
         maps,

@@ -14,7 +14,7 @@ from popgraph.passes.graphcore.canonicalize import (
     branches,
     caches,
     loops,
-    movement,
+    movement_rules,
     pieces,
     pools,
     powers,
@@ -29,7 +29,7 @@ from popgraph.passes.graphcore.canonicalize.rewriting import apply_rules
 RULES = (
     *arithmetic.RULES,
     *powers.RULES,
-    *movement.RULES,
+    *movement_rules.RULES,
     *pieces.RULES,
     *pools.RULES,
     *scaling.RULES,

@@ -20,7 +20,7 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import GraphcoreOp, shape_of
 from popgraph.dialects.graphcore.control import UNBOUNDED, LoopOp
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.program.control import NUMBER
+from popgraph.dialects.program.control_signatures import NUMBER
 from popgraph.passes.analysis.invariants import hoist, invariants
 from popgraph.passes.graphcore.canonicalize.bodies import (
     BodyOperand,

@@ -62,7 +62,7 @@ def cut(module: ModuleOp, pipeline: Pipeline, settled: Mapping[str, Place] | Non
     return Parts(tuple(made.parts()), made.places.updates)
 
 
-def cut_turns(others: ModuleOp, last: ModuleOp, pipeline: Pipeline) -> tuple[Parts, Parts]:
+def cut_micro_batches(others: ModuleOp, last: ModuleOp, pipeline: Pipeline) -> tuple[Parts, Parts]:
     """
     The parts of a program for micro-batches and of the program for the last one.
 

@@ -16,15 +16,15 @@ from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.to_structured import (
     contractions,
-    control,
     elementwise,
     exchange,
     lookup,
-    movement,
+    lower_movement,
+    lower_reductions,
     order,
+    outline_bodies,
     phases,
     random,
-    reductions,
     windows,
 )
 from popgraph.passes.options import Options
@@ -34,12 +34,12 @@ __all__ = ["GraphcoreToStructured"]
 
 RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.Elementwise: elementwise.lower_elementwise,
-    gc.ReduceSumOp: reductions.lower_reduction,
-    gc.ReduceMaxOp: reductions.lower_reduction,
-    gc.ReduceMinOp: reductions.lower_reduction,
-    gc.ReduceProdOp: reductions.lower_reduction,
-    gc.ArgMaxOp: reductions.lower_position,
-    gc.ArgMinOp: reductions.lower_position,
+    gc.ReduceSumOp: lower_reductions.lower_reduction,
+    gc.ReduceMaxOp: lower_reductions.lower_reduction,
+    gc.ReduceMinOp: lower_reductions.lower_reduction,
+    gc.ReduceProdOp: lower_reductions.lower_reduction,
+    gc.ArgMaxOp: lower_reductions.lower_position,
+    gc.ArgMinOp: lower_reductions.lower_position,
     gc.ArgTopKOp: order.lower_arg_top_k,
     gc.CompressOp: order.lower_compress,
     gc.SuppressOp: order.lower_suppress,
@@ -55,12 +55,12 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.MaxPoolGradOp: windows.lower_max_pool_grad,
     gc.AveragePoolOp: windows.lower_average_pool,
     gc.AveragePoolGradOp: windows.lower_average_pool_grad,
-    gc.ReshapeOp: movement.lower_reshape,
-    gc.TransposeOp: movement.lower_transpose,
-    gc.BroadcastOp: movement.lower_broadcast,
-    gc.SliceOp: movement.lower_slice,
-    gc.ConcatOp: movement.lower_concat,
-    gc.PadOp: movement.lower_pad,
+    gc.ReshapeOp: lower_movement.lower_reshape,
+    gc.TransposeOp: lower_movement.lower_transpose,
+    gc.BroadcastOp: lower_movement.lower_broadcast,
+    gc.SliceOp: lower_movement.lower_slice,
+    gc.ConcatOp: lower_movement.lower_concat,
+    gc.PadOp: lower_movement.lower_pad,
     gc.CheckIndicesOp: lambda op: op.indices,
     gc.LaterOp: lambda op: op.x,
     gc.GatherOp: lookup.lower_gather,
@@ -97,7 +97,7 @@ class GraphcoreToStructured(Pass):
         return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        outliner = control.Outliner(module)
+        outliner = outline_bodies.Outliner(module)
         for op in list(module.walk()):
             if isinstance(op, gc.Control):
                 outliner.outline(op)

@@ -22,7 +22,7 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.dialects.tile.structured.product import type_of_sums
+from popgraph.dialects.tile.structured.product import accumulator_type
 from popgraph.passes.graphcore.to_structured.elements import (
     body,
     computing_type,
@@ -30,7 +30,7 @@ from popgraph.passes.graphcore.to_structured.elements import (
     to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
-from popgraph.passes.graphcore.to_structured.movement import viewed
+from popgraph.passes.graphcore.to_structured.lower_movement import viewed
 from popgraph.passes.graphcore.to_structured.sliding import (
     collect_at,
     dimensions,
@@ -62,7 +62,9 @@ def contract(
     """The contraction of both operands, indexed by `places`; loops after `parallel` are summed."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
-    epilogue = body([type_of_sums(element(lhs), words)], lambda total: to_element(total, result))
+    epilogue = body(
+        [accumulator_type(element(lhs), words)], lambda total: to_element(total, result)
+    )
     return tile.contraction(
         lhs, rhs, maps, domain, parallel, epilogue, [result], words=words
     ).outputs[0]

@@ -27,8 +27,8 @@ from popgraph.passes.graphcore.to_structured.elements import (
     to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import mapped
-from popgraph.passes.graphcore.to_structured.movement import moved, viewed
-from popgraph.passes.graphcore.to_structured.reductions import INITIAL
+from popgraph.passes.graphcore.to_structured.lower_movement import moved, viewed
+from popgraph.passes.graphcore.to_structured.lower_reductions import INITIAL
 from popgraph.passes.graphcore.to_structured.scalars import TABLES
 from popgraph.support.shapes import prod
 

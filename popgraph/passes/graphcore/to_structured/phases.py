@@ -20,7 +20,7 @@ from popgraph.passes.graphcore.to_structured.contractions import (
     lower_conv_input_grad,
     split,
 )
-from popgraph.passes.graphcore.to_structured.movement import assembled, moved, viewed
+from popgraph.passes.graphcore.to_structured.lower_movement import assembled, moved, viewed
 from popgraph.passes.graphcore.to_structured.sliding import dimensions
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import PIXEL_LANES, Tuning

@@ -10,7 +10,7 @@ from xdsl.ir.affine import AffineExpr
 
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.geometry import Geometry
-from popgraph.passes.graphcore.to_structured.movement import assembled
+from popgraph.passes.graphcore.to_structured.lower_movement import assembled
 from popgraph.support.shapes import Shape
 
 

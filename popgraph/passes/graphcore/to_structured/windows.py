@@ -36,7 +36,7 @@ from popgraph.passes.graphcore.to_structured.elements import (
     to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import mapped
-from popgraph.passes.graphcore.to_structured.reductions import is_better, reduce
+from popgraph.passes.graphcore.to_structured.lower_reductions import is_better, reduce
 from popgraph.passes.graphcore.to_structured.scalars import TABLES
 from popgraph.passes.graphcore.to_structured.sliding import (
     Cover,

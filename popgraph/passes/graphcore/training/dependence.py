@@ -9,7 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from popgraph.dialects.graphcore import Composite, CondOp, LoopOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number
 from popgraph.dialects.graphcore.control import yield_of
-from popgraph.dialects.values import values_behind
+from popgraph.dialects.values import backward_slice
 from popgraph.passes.analysis.graph import expanded
 
 
@@ -81,7 +81,7 @@ def arguments_of(
 
 def needed(values: Iterable[SSAValue]) -> set[Operation]:
     """All operations that these values depend on, transitively."""
-    owners = (value.owner for value in values_behind(values))
+    owners = (value.owner for value in backward_slice(values))
     return {owner for owner in owners if isinstance(owner, Operation)}
 
 

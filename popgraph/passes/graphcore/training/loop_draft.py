@@ -12,7 +12,7 @@ from xdsl.transforms.dead_code_elimination import region_dce
 from popgraph.dialects.graphcore import CompareOp, CondOp, LoopOp
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.passes.graphcore.training.reverse_mode import zeros
 
 

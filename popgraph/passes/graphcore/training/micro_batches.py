@@ -26,7 +26,7 @@ from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 
 
-def is_in_turns(module: ModuleOp) -> bool:
+def counts_micro_batches(module: ModuleOp) -> bool:
     """Whether a program counts micro-batches."""
     return _count(module) is not None
 
@@ -38,7 +38,7 @@ def _count(module: ModuleOp) -> WhereOp | None:
     return chosen if isinstance(chosen, WhereOp) else None
 
 
-def settle_turn(module: ModuleOp, weights: WeightStore, *, last: bool) -> None:
+def specialize_micro_batch(module: ModuleOp, weights: WeightStore, *, last: bool) -> None:
     """
     where(batch is complete, x, y)  ->  where(last, x, y) with the constant `last`.
 
@@ -68,7 +68,7 @@ def _empties(op: Operation | Block) -> TypeGuard[WhereOp]:
 _EMPTIED = (ACCUMULATED, COUNTER)
 
 
-def update_alone(module: ModuleOp, weights: WeightStore) -> ModuleOp | None:
+def separate_update(module: ModuleOp, weights: WeightStore) -> ModuleOp | None:
     """
     The program of the update alone, which reads the sums of a batch from the accumulators.
 
@@ -94,12 +94,12 @@ def update_alone(module: ModuleOp, weights: WeightStore) -> ModuleOp | None:
     if needed is None or any(variables[name] in needed for name in late if name in variables):
         return None
     alone = _copied(graph, {*needed, *updates}, sums)
-    settle_turn(alone, weights, last=True)
+    specialize_micro_batch(alone, weights, last=True)
     _draw_as_before(only_graph(alone), weights)
     return alone
 
 
-def moved_between_updates(module: ModuleOp) -> set[str]:
+def variables_of_micro_batches(module: ModuleOp) -> set[str]:
     """Variables that every micro-batch changes, even without an update after it."""
     graph, chosen = only_graph(module), _count(module)
     assert chosen is not None, "a program of several micro-batches counts them"

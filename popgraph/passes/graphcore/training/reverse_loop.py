@@ -14,7 +14,7 @@ from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.control import UNBOUNDED, yield_of
 from popgraph.dialects.locations import origin
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.values import values_behind
+from popgraph.dialects.values import backward_slice
 from popgraph.passes.graphcore.training.dependence import (
     dependent_in_loop,
     expand_on_path,
@@ -80,7 +80,7 @@ class _ReverseLoop:
         arguments, size = loop.carried_arguments, -1
         while size != len(live):
             size = len(live)
-            used = values_behind([*roots, *(loop.yielded_carried[at] for at in live)])
+            used = backward_slice([*roots, *(loop.yielded_carried[at] for at in live)])
             live |= {at for at, argument in enumerate(arguments) if argument in used}
         return [at for at in sorted(live) if arguments[at] in self.dependent]
 

@@ -39,7 +39,7 @@ from popgraph.operators.elements import (
 )
 from popgraph.operators.node import Node
 from popgraph.operators.record import as_values, lowering_of, structural_operands
-from popgraph.operators.sized_by_data import bounded, check_followed, has_bounds
+from popgraph.operators.sized_by_data import bounded, check_data_sizes, has_bounds
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.graphcore.training.autodiff import differentiate
 from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
@@ -338,7 +338,7 @@ class Lowering(LoweringContext):
             raise unknown_operator(op)
         inputs = [None if value is None else self._input(value) for value in op.input_values()]
         if self.data_sizes:
-            check_followed(op, inputs, self.data_sizes)
+            check_data_sizes(op, inputs, self.data_sizes)
         made = as_values(function(Node(op, inputs, self, structural_operands(op))))
         return bounded(made, self.data_sizes) if is_bounded else made
 

@@ -18,7 +18,7 @@ from popgraph.support.errors import (
     NeedsHostError,
     PopgraphError,
     UnsupportedError,
-    together,
+    combined,
 )
 
 
@@ -64,7 +64,7 @@ class Refusals:
     def check(self) -> None:
         """Raises all recorded errors as one."""
         if self.errors:
-            raise together(self.errors)
+            raise combined(self.errors)
 
 
 def stand_in_type(value: SSAValue) -> TensorType[Attribute] | None:

@@ -12,7 +12,7 @@ AxisOrder: TypeAlias = tuple[int, ...]
 """The axes from the outermost to the innermost in memory."""
 
 
-def seen_through(source: Shape, order: AxisOrder, viewed: Shape) -> AxisOrder | None:
+def order_of_view(source: Shape, order: AxisOrder, viewed: Shape) -> AxisOrder | None:
     """
     The axis order of a view of a source that is stored in `order`.
 

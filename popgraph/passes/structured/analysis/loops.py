@@ -123,7 +123,7 @@ def part_stride(
     return offset(tensor(value), split_map(map_, along, step), divided).stride(along)
 
 
-def is_cut_evenly(
+def has_even_strides(
     mapped: Iterable[tuple[SSAValue, AffineMap]], sizes: Shape, parts: Mapping[int, int]
 ) -> bool:
     """Whether parts of `{loop: step}` have even distances in all values."""

@@ -39,7 +39,7 @@ def split_epilogue(op: tile.ReduceOp) -> tile.ReduceOp:
     return sums
 
 
-def take_apart(op: tile.ReduceOp) -> None:
+def split_blocks(op: tile.ReduceOp) -> None:
     """
     y = contract over b, k ... block f  ->  t = contract over k ...; y = reduce over b: f(t)
 

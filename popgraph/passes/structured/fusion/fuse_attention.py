@@ -17,7 +17,7 @@ from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
-from popgraph.passes.structured.analysis.loops import is_cut_evenly, tensor
+from popgraph.passes.structured.analysis.loops import has_even_strides, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
 from popgraph.passes.structured.fusion.join import join
@@ -165,7 +165,7 @@ def _is_whole(op: tile.ReduceOp) -> bool:
     schedule = op.schedule
     return (
         schedule is not None
-        and not op.numbers_loops
+        and not op.uses_loop_numbers
         and schedule.m_outer_dim.data < 0
         and op.sizes[schedule.n_dim.data] % schedule.nr == 0
         and len(op.outputs) == 1
@@ -206,7 +206,7 @@ def _block(op: tile.ReduceOp) -> int:
 
 def _has_even_steps(op: tile.ReduceOp, loops: range | AxisOrder) -> bool:
     """Whether iterations of these loops advance every operand by a constant stride."""
-    return is_cut_evenly(op.mapped[: len(op.operands)], op.sizes, dict.fromkeys(loops, 1))
+    return has_even_strides(op.mapped[: len(op.operands)], op.sizes, dict.fromkeys(loops, 1))
 
 
 def _of_rows(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:

@@ -21,8 +21,8 @@ from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import (
+    has_even_strides,
     has_gaps,
-    is_cut_evenly,
     tensor,
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
@@ -183,7 +183,7 @@ class Pair:
         for part, row in zip(parts, plan.buffer.loops if plan.buffer else (), strict=False):
             part[row] = 1
         return all(
-            is_cut_evenly([pair for pair in op.mapped if pair[0] not in between], op.sizes, part)
+            has_even_strides([pair for pair in op.mapped if pair[0] not in between], op.sizes, part)
             for op, part in zip((self.first, self.second), parts, strict=True)
         )
 
@@ -256,7 +256,7 @@ def _is_plain(op: tile.ReduceOp) -> bool:
     """Whether a contraction can be computed for a slice of its channels."""
     return (
         op.schedule is not None
-        and not op.numbers_loops
+        and not op.uses_loop_numbers
         and not op.schedule.k_outer.data
         and not indexed_dims(op.epilogue.block)
         and len(op.outputs) == 1

@@ -19,7 +19,7 @@ from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
+from popgraph.passes.structured.analysis.axis_orders import AxisOrder, order_of_view
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     movement,
@@ -259,7 +259,7 @@ class _Rewriting:
         """Keeps a view if the orders on both sides agree; else restores the source and copies."""
         shape, viewed = self._shape(op.source), tensor(op.output).get_shape()
         order = self.orders.get(op.source, tuple(range(len(shape))))
-        seen = seen_through(shape, order, viewed)
+        seen = order_of_view(shape, order, viewed)
         wanted = self.orders.get(op.output, tuple(range(len(viewed))))
         if seen is not None and _same(seen, wanted, viewed):
             return

@@ -11,7 +11,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, VariableOp
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.structured.fused import readings
-from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
+from popgraph.passes.structured.analysis.axis_orders import AxisOrder, order_of_view
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import is_movement
 from popgraph.support.shapes import prod
@@ -162,7 +162,7 @@ def _neighbours(
                 here, there = there, here
             shape, other = tensor(here).get_shape(), tensor(there).get_shape()
             # None if the view merges axes that the order separates: [h, w * c] and (h, c, w).
-            seen = seen_through(shape, order, other)
+            seen = order_of_view(shape, order, other)
             if seen is not None:
                 yield there, seen
         elif isinstance(op, Computed | tile.AssembleOp) and _shares_order(

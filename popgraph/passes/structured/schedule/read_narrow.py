@@ -54,7 +54,7 @@ class ReadNarrow(Pass):
             if not tile.is_contraction(op) or op.schedule is not None:
                 continue
             # Packed elements are unpacked at each read: 16 nibbles are 8 bytes, as floats 64.
-            if not op.finds_factors and not read_packed(op):
+            if not op.looks_up_factors and not read_packed(op):
                 self._read_narrow(op)
 
     def _read_narrow(self, op: tile.ReduceOp) -> None:

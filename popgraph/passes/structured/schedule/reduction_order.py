@@ -45,7 +45,7 @@ def orders(op: tile.ReduceOp, terms: int) -> Iterator[Order]:
     # channels innermost (3e997b3e).
     now = Order(op.sizes, op.input_maps, op.parallel_rank)
     yield now
-    if op.numbers_loops:
+    if op.uses_loop_numbers:
         return
     sliding = [dim for dim in now.reductions if _slides(now, dim)]
     others = [dim for dim in now.reductions if dim not in sliding]

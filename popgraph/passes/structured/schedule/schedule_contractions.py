@@ -163,7 +163,7 @@ def choose(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> Candi
         return None
     found = candidates(op, fixed, target)
     best = min(found, key=lambda candidate: candidate.rank, default=None)
-    # Without a schedule, the sums of all blocks would go through memory (`take_apart`).
+    # Without a schedule, the sums of all blocks would go through memory (`split_blocks`).
     if best is None or (op.block is None and best.cycles > plain_cycles(op, target)):
         return None
     return best
@@ -247,7 +247,7 @@ def plain_cycles(op: tile.ReduceOp, target: Target) -> float:
     ]
     scalar = prod(op.sizes) * tuning.plain_cycles / 2
     # Plain loops extract packed sub-byte elements one by one.
-    if op.words is not None or op.finds_factors:
+    if op.words is not None or op.looks_up_factors:
         return scalar
     inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
     ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)

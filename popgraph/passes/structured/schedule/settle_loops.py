@@ -67,7 +67,7 @@ def settle_loops(
 
     `fixed` states which operands are constants; `running` loops end at a size of the call.
     """
-    if op.numbers_loops:
+    if op.uses_loop_numbers:
         return
     now = ContractionLoops.of(op, running)
     streamed = [

@@ -1,8 +1,8 @@
 """
-The lowering of structured operations to kernels with their loops written out.
+The lowering of structured operations to kernels with loops.
 
-The emitters are imported when one is needed: a program whose kernels are all known needs none, and
-they are 50 modules.
+Emitters are imported when one is needed: they are 50 modules, and a program of known kernels needs
+none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.split_epilogue import take_apart
+from popgraph.passes.structured.analysis.split_epilogue import split_blocks
 from popgraph.passes.structured.to_loops.kernel_functions import (
     Functions,
     kernels_of,
@@ -48,7 +48,7 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
 
 
 def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
-    """The loops that threads may share; None where one thread does it all."""
+    """The loops that threads may share; None if one thread runs the kernel."""
     from popgraph.passes.structured.to_loops import emitters
 
     return emitters.parallel_loops_of(op, target)
@@ -57,13 +57,13 @@ def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
 @dataclass(frozen=True)
 class StructuredToLoops(Pass):
     """
-    Write out the loops of every structured operation: kernels become functions of the module.
+    Lower each structured operation to the loops of a kernel, a function of the module.
 
     tile.map ... -> func.func + tile.launch
 
-    Operations that are equal but for their operands, and for where in larger tensors these are
-    parts, share one kernel, whose loops are written once. Concatenations whose pieces can be
-    computed in place stay: they are work for plan-memory.
+    Operations that differ only in their operands, and in the offsets of these in larger tensors,
+    share one kernel, whose loops are written once. Concatenations of pieces that can be computed in
+    place stay: plan-memory removes them.
     """
 
     name = "structured-to-loops"
@@ -76,12 +76,15 @@ class StructuredToLoops(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
+            # Only register tiles scale sums of blocks; plain loops store the sums of all blocks.
             if tile.is_contraction(op) and op.block is not None and op.schedule is None:
-                take_apart(op)
+                split_blocks(op)
         structures, functions = StructuralHasher(moved_to_start), Functions(module)
         known = KnownByStructure(self.target, compilation.kernels) if compilation.kernels else None
         written: dict[Hashable, tuple[str, Kernel]] = {}
         for op in kernels_of(module):
+            # A kernel that runs once, at load, has no transposes in registers: an equal operation
+            # of a call has another kernel.
             structure = structures.of(op), runs_once(op)
             if structure not in written:
                 written[structure] = self._written(op, functions, known)
@@ -92,7 +95,7 @@ class StructuredToLoops(Pass):
     def _written(
         self, op: Operation, functions: Functions, known: KnownByStructure | None
     ) -> tuple[str, Kernel]:
-        """The function of an operation: its loops, unless they are known."""
+        """The function of an operation: with its loops, or declared if the kernel is known."""
         key = known.key(op) if known else ""
         kernel = known.kernels.find(key) if known else None
         if kernel is not None:
@@ -112,12 +115,12 @@ class StructuredToLoops(Pass):
 
 
 class KnownByStructure:
-    """Kernels of earlier programs, found by operations that are equal in every process."""
+    """Kernels of earlier programs, by a spelling of operations that all processes share."""
 
     def __init__(self, target: Target, kernels: KnownKernels) -> None:
         self.kernels, self._target = kernels, repr(target)
         self._structures = SpelledStructure(moved_to_start)
 
     def key(self, op: Operation) -> str:
-        """A hash of all that decides what the kernel of an operation is."""
+        """A hash of everything that determines the kernel of an operation."""
         return digest(self._target, repr(runs_once(op)), repr(self._structures.of(op)))

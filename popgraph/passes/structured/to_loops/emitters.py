@@ -1,4 +1,4 @@
-"""The emitters of structured operations' loops, and the kernels that they write."""
+"""The table of emitters, and the kernels that they write."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.StartExchangeOp: StartExchangeLoops,
     tile.FinishExchangeOp: FinishExchangeLoops,
 }
-"""The emitters of operations that have only one."""
+"""The emitters of operations that have a single one."""
 
 
 def emitter_of(op: Operation, target: Target) -> Emitter:
@@ -67,6 +67,8 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
     match op:
         case tile.MapOp():
             return MapLoops(op, target, once=runs_once(op))
+        # A register tile splits a dimension into panels and lanes: `tile.index` of an epilogue
+        # would read another dimension.
         case tile.ReduceOp() if op.schedule and not indexed_dims(op.epilogue.block):
             return ContractLoops(op, op.schedule, target)
         case tile.ReduceOp():
@@ -77,24 +79,24 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
 
 
 def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
-    """The loops that threads may share; None where one thread does it all."""
+    """The loops that threads may share; None if one thread runs the kernel."""
+    # The memory of a result with gaps is zeroed as a whole: a late chunk would erase the results of
+    # an earlier one.
     emitter = emitter_of(op, target)
     loops, zeroed = emitter.loops, () if emitter.covers_memory else emitter.outputs
     if loops is None or any(map(has_gaps, zeroed)):
         return None
-    return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.cut_together)
+    return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.most_cut_loops)
 
 
 def kernel_of(
     op: Operation, target: Target, sizes: Sequence[SSAValue] = ()
 ) -> tuple[Kernel, Block]:
     """
-    The kernel of an operation, with one body for all chunks of its cut.
+    Writes the kernel of an operation: one body for all chunks of its cut.
 
-    A tensor is one memory, however often the operation reads it: compilers of C then see which of
-    its loads are neighbours.
-
-    `sizes` are the memories of the sizes at which its loops end, see `running`.
+    A tensor that the operation reads several times is one memory: C compilers then see which loads
+    are adjacent. `sizes` are the memories of the sizes at which its loops end (`running_of`).
     """
     emitter = emitter_of(op, target)
     read = list(dict.fromkeys(emitter.inputs))
@@ -117,7 +119,9 @@ def kernel_of(
 
 
 def _in_place(emitter: Emitter, read: Sequence[SSAValue]) -> list[tuple[int, int]]:
-    """The inputs, by number in `read`, and results that may share memory, however often read."""
+    """The pairs of an input, by number in `read`, and a result that may share memory."""
+    # A tensor that is several inputs must allow it in each: x may not be overwritten in
+    # y = x + transpose(x).
     if len(read) == len(emitter.inputs):
         return emitter.inplace
     pairs, results = set(emitter.inplace), range(len(emitter.outputs))

@@ -1,14 +1,19 @@
-"""Loops of `tile.fused`: operations that run together for a few indices of shared loops."""
+"""Loops of `tile.fused`: its operations run together, for a few indices of shared loops."""
 
 from __future__ import annotations
 
-from xdsl.ir import Block, Operation, SSAValue
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.tile.affine import Linear, reads_whole
-from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.affine import Linear, offset, reads_whole
+from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
 from popgraph.dialects.tile.structured.fused import LineBuffer, keeps_leading, readings
 from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.structured.analysis.loops import (
@@ -18,7 +23,7 @@ from popgraph.passes.structured.analysis.loops import (
     tensor,
 )
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, loops_in_steps
-from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
+from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.contraction.line_buffer import LineBufferLoops, Rows
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
 from popgraph.passes.structured.to_loops.emit.access import (
@@ -26,15 +31,60 @@ from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Register,
     Source,
-    digits,
+    quotient_and_remainder,
 )
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, write_nest
+from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box, halo_boxes
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
+
+
+class ContractPart:
+    """
+    Writes the loops of a contraction for a window of its domain.
+
+    A window is a contraction of its own, of a smaller domain, whose operands begin later in memory.
+    """
+
+    def __init__(self, op: tile.ReduceOp, schedule: ScheduleAttr, target: Target) -> None:
+        self.values = [value for value, _ in op.mapped]
+        self.forms = [offset(tensor(value), map_, op.sizes) for value, map_ in op.mapped]
+        self._op, self._schedule, self._target = op, schedule, target
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        """Whether every loop that ends at a size of the call does so, none at its bound."""
+        return ContractLoops(self._op, self._schedule, self._target).ends_at_sizes
+
+    def write_at(
+        self,
+        writer: Writer,
+        starts: Sequence[tuple[SSAValue, Index]],
+        window: Shape,
+        types: Mapping[SSAValue, TensorType[Attribute]],
+    ) -> None:
+        """
+        Writes the loops.
+
+        `starts` has the memory of each of `values` and where the window begins in it. `types` has
+        the types of values that are local, whose memory holds one window.
+        """
+        # A clone: the contraction itself keeps its domain, from which the next window is cut.
+        part = self._op.clone()
+        part.operands = Block(
+            arg_types=[types.get(value, value.type) for value in part.operands]
+        ).args
+        part.properties["domain"] = IntsAttr.of(window)
+        for mine, value in zip(part.outputs, self._op.outputs, strict=True):
+            if value in types:
+                Rewriter.replace_value_with_new_type(mine, types[value])
+        ContractLoops(part, self._schedule, self._target).write_at(writer, starts)
+        part.erase()
+
 
 MemberLoops = MapLoops | ReduceLoops | ContractPart
 
@@ -43,7 +93,7 @@ class FusedLoops(Emitter):
     """
     Writes the loops of one fused operation.
 
-    Threads share the iterations: each has its own local values.
+    Threads share the iterations, each with local values of its own.
     """
 
     def __init__(self, op: tile.FusedOp, target: Target) -> None:
@@ -53,9 +103,10 @@ class FusedLoops(Emitter):
         self.buffer, self.splits = op.line_buffer, op.splits.value.data if op.splits else 1
         self.shared = dict(zip(op.members, op.shared, strict=True))
         self.in_panels = op.loops is not None
-        """Whether iterations are numbered: only whole panels of channels are evenly apart."""
+        """Whether the operation names its shared loops: iterations are panels of channels."""
         self.panels = op.sizes[0] // self.steps[0]
         step = self.steps[-1]
+        # A size of the call leaves any number of indices after full steps: they run one by one.
         rest = 1 if self.rank - 1 in self.running else op.sizes[-1] % step
         self.widths = tuple(dict.fromkeys(width for width in (step, rest) if width))
         self.members = {
@@ -65,7 +116,7 @@ class FusedLoops(Emitter):
         self.work = sum(self._work(inner) for inner in op.members)
 
     def _member(self, inner: tile.Member, width: int) -> MemberLoops:
-        """The loops of one operation, as they run in an iteration of so many indices."""
+        """The loops of one operation in an iteration of `width` indices."""
         match inner:
             case tile.MapOp():
                 return MapLoops(inner, self.target, self._window(inner, width))
@@ -75,7 +126,7 @@ class FusedLoops(Emitter):
                 return ReduceLoops(inner, self.target, self._window(inner, width))
 
     def _window(self, inner: tile.Member, width: int, rows: Rows | None = None) -> Shape:
-        """How much of each loop of an operation runs in an iteration."""
+        """The number of iterations of each loop of an operation in one shared iteration."""
         sizes = list(inner.sizes)
         for loop, step in zip(self.shared[inner], (*self.steps[:-1], width), strict=True):
             sizes[loop] = step
@@ -84,7 +135,9 @@ class FusedLoops(Emitter):
         return tuple(sizes)
 
     def _groups(self) -> list[Group]:
-        """The shared loops; the last stays alone where iterations take several of its indices."""
+        """The shared loops; the last is not joined if iterations take several of its indices."""
+        # A joined loop has one counter: bodies could not read the index of a dimension, and steps
+        # would cross from one row into the next.
         if self.in_panels:
             return [Group((0,), self.panels * self.splits)]
         forms = [form for loops in self.members[self.steps[-1]] for form in loops.forms]
@@ -127,9 +180,9 @@ class FusedLoops(Emitter):
 
     def _touched(self, value: SSAValue, stride: int, written: bool) -> MemoryAccess:
         """
-        Panels of a value are so far apart.
+        The access of all iterations to a value with this stride between panels.
 
-        Splits of a line buffer come before panels: threads share the rows then.
+        With splits of a line buffer, the outer iterations are splits: threads share rows.
         """
         size = element_bytes(value.type)
         whole = prod(physical_shape(tensor(value))) * size
@@ -139,7 +192,7 @@ class FusedLoops(Emitter):
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
-        """Inputs whose elements are read for the last time where those of a result are written."""
+        """Pairs of an input and a result, if an iteration reads its part of the input first."""
         op = self.op
         if self.in_panels:
             return []
@@ -149,11 +202,13 @@ class FusedLoops(Emitter):
             for output, value in enumerate(op.yielded)
             if argument.type == value.type
             and list(op.inputs).count(op.inputs[number]) == 1
-            and self._gives_way(argument, value)
+            and self._is_read_first(argument, value)
         ]
 
-    def _gives_way(self, argument: SSAValue, result: SSAValue) -> bool:
-        """Whether an iteration reads its part of `argument` only before `result` is written."""
+    def _is_read_first(self, argument: SSAValue, result: SSAValue) -> bool:
+        """Whether an iteration reads its own part of `argument`, before it writes `result`."""
+        # The operation that writes the result may read the argument only at the same index; one
+        # before may read all of the iteration's part, one after would find results.
         members = self.op.members
         last = next(at for at, inner in enumerate(members) if result in inner.results)
         for at, inner in enumerate(members):
@@ -174,22 +229,22 @@ class FusedLoops(Emitter):
         memories = [*body.inputs, *body.outputs]
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.point = IterationPoint(self.writer, op.sizes)
-        runs = [Run(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
+        nest = [NestLoop(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
         if self.in_panels:
             self._begin(self.steps[-1])
-            for inner, loops in self._running:
-                self._make_homes(inner, loops)
+            for inner, loops in self._member_loops:
+                self._allocate_locals(inner, loops)
         elif self.steps[-1] > 1:
-            runs[-1] = Run(self.groups[-1], body.parts[-1], self.widths)
-        run(self.point, runs, self._iteration)
+            nest[-1] = NestLoop(self.groups[-1], body.parts[-1], self.widths)
+        write_nest(self.point, nest, self._iteration)
 
     def _begin(self, width: int) -> None:
-        """Iterations of so many indices follow; no local value has a home yet."""
-        self.width, self.homes = width, dict[SSAValue, Source]()
+        """Begins iterations of `width` indices, in which no local value has storage yet."""
+        self.width, self.storages = width, dict[SSAValue, Source]()
 
     @property
-    def _running(self) -> list[tuple[tile.Member, MemberLoops]]:
-        """The operations with their loops in iterations of this width."""
+    def _member_loops(self) -> list[tuple[tile.Member, MemberLoops]]:
+        """The operations, with their loops in iterations of the current width."""
         return list(zip(self.op.members, self.members[self.width], strict=True))
 
     # One iteration
@@ -198,25 +253,28 @@ class FusedLoops(Emitter):
         self.indices = [self.point.indices[at] for at in range(self.rank)]
         if not self.in_panels:
             self._begin(max(width, 1))
-        for home in self.homes.values():
-            if isinstance(home, Access):
-                self.writer.written_here(home.memory)
+        # Each iteration overwrites local memory: its loads stay inside the iteration.
+        for storage in self.storages.values():
+            if isinstance(storage, Access):
+                self.writer.written_here(storage.memory)
         if self.buffer is not None:
-            self._slide(self.buffer)
+            self._with_line_buffer(self.buffer)
             return carried
-        for inner, loops in self._running:
-            self._make_homes(inner, loops)
+        for inner, loops in self._member_loops:
+            self._allocate_locals(inner, loops)
             self._write(inner, loops)
         return carried
 
-    def _make_homes(self, inner: tile.Member, loops: MemberLoops) -> None:
-        """Gives homes to the local values that an operation computes, if they have none yet."""
+    def _allocate_locals(self, inner: tile.Member, loops: MemberLoops) -> None:
+        """Allocates the local values that an operation computes, unless they have storage."""
         for value, form in zip(loops.values, loops.forms, strict=True):
-            if value in inner.results and value not in self.memories | self.homes:
-                self.homes[value] = self._home(value, form, self._point(inner))
+            if value in inner.results and value not in self.memories | self.storages:
+                self.storages[value] = self._storage(value, form, self._point(inner))
 
-    def _home(self, value: SSAValue, form: Linear, point: IterationPoint) -> Source:
-        """A register, or local memory; its halo is cleared here, and stays so."""
+    def _storage(self, value: SSAValue, form: Linear, point: IterationPoint) -> Source:
+        """A register for a single element, else local memory with a cleared halo."""
+        # No iteration writes the halo: zeroes from the start of the kernel stay. A contraction
+        # accesses operands in memory only.
         type_ = self.op.region(value, self.width)
         size = prod(physical_shape(type_))
         if size == 1 and not any(
@@ -229,28 +287,30 @@ class FusedLoops(Emitter):
         return Access(memory, form, self._start(form, point))
 
     def _start(self, form: Linear, point: IterationPoint) -> Index:
-        """Where the whole value would begin, so that this iteration's part begins local memory."""
+        """The start of the whole value, if local memory begins with this iteration's part."""
+        # Members index the whole value: row i at i * pitch. Local memory holds row i at 0, so its
+        # start is -i * pitch.
         return point.index(form).scaled(-1)
 
     def _point(self, inner: tile.Member) -> IterationPoint:
-        """The indices of the leading loops of an operation in this iteration."""
+        """The iteration point of an operation: the shared loops lead its own."""
         point = IterationPoint(self.writer, inner.sizes)
         point.indices |= self.point.indices
         return point
 
-    def _slide(self, buffer: LineBuffer) -> None:
-        """An iteration of one panel of channels, for a part of the rows."""
-        first, second = self._running
-        part, panel = digits(self.writer, self.indices[0], self.panels)
+    def _with_line_buffer(self, buffer: LineBuffer) -> None:
+        """Writes one panel of channels, for one split of the rows, with a line buffer."""
+        first, second = self._member_loops
+        part, panel = quotient_and_remainder(self.writer, self.indices[0], self.panels)
         self.indices = [panel]
-        ((between, home),) = self.homes.items()
+        ((between, storage),) = self.storages.items()
         reader = second[0]
-        assert tile.is_contraction(reader) and reader.schedule and isinstance(home, Access)
+        assert tile.is_contraction(reader) and reader.schedule and isinstance(storage, Access)
         LineBufferLoops(
             self.writer,
             buffer,
             self.splits,
-            home.memory,
+            storage.memory,
             self.op.region(between, self.width),
             reader.schedule.lanes.data,
             lambda rows: self._write(*first, rows),
@@ -258,12 +318,12 @@ class FusedLoops(Emitter):
         ).write(part)
 
     def _write(self, inner: tile.Member, loops: MemberLoops, rows: Rows | None = None) -> None:
-        """The loops of one operation for this iteration, or for some rows of it."""
+        """Writes the loops of one operation for this iteration, or for some rows of it."""
         if isinstance(loops, ContractPart):
-            local = [value for value in loops.values if value in self.homes]
+            local = [value for value in loops.values if value in self.storages]
             types = {value: self.op.region(value, self.width) for value in local}
             assert tile.is_contraction(inner)
-            starts = [self._place(inner, value, map_, rows) for value, map_ in inner.mapped]
+            starts = [self._memory_at(inner, value, map_, rows) for value, map_ in inner.mapped]
             loops.write_at(self.writer, starts, self._window(inner, self.width, rows), types)
             return
         sources = [
@@ -277,22 +337,22 @@ class FusedLoops(Emitter):
             loops.write_at(self._point(inner), sources)
 
     def _source(self, value: SSAValue, form: Linear) -> Source:
-        """Where a map or a reduction finds a value."""
+        """The source of a value for a map or a reduction."""
         if value in self.memories:
             return Access(self.memories[value], form)
-        home = self.homes[value]
-        if isinstance(home, Register):
-            return home
-        return Access(home.memory, form, home.start)
+        storage = self.storages[value]
+        if isinstance(storage, Register):
+            return storage
+        return Access(storage.memory, form, storage.start)
 
-    def _place(
+    def _memory_at(
         self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, rows: Rows | None
     ) -> tuple[SSAValue, Index]:
-        """Which memory a contraction finds a value in, and how far on the iteration begins."""
-        home = self.homes.get(value)
-        if home is not None:
-            assert isinstance(home, Access), "a row of a product is no register"
-            return home.memory, Index(rows.local if rows else 0)
+        """The memory of a value for a contraction, and the start of this iteration in it."""
+        storage = self.storages.get(value)
+        if storage is not None:
+            assert isinstance(storage, Access), "contractions access memory, not registers"
+            return storage.memory, Index(rows.local if rows else 0)
         start = Index()
         for at, index in enumerate(self.indices):
             start = start + index.scaled(self._stride(inner, value, map_, at))
@@ -301,17 +361,17 @@ class FusedLoops(Emitter):
         return self.memories[value], start
 
     def _stride(self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, at: int) -> int:
-        """How far apart iterations along a shared loop are in a value."""
+        """The stride between iterations along a shared loop in a value."""
         step = self.steps[at] if self.in_panels else 1
         return even_stride(value, map_, inner.sizes, self.shared[inner][at], step)
 
 
 def _contracts(op: Operation | Block) -> bool:
-    """Whether an operation reads and writes memory only."""
+    """Whether an operation is a scheduled contraction, whose operands are in memory."""
     return isinstance(op, tile.ReduceOp) and op.schedule is not None
 
 
 def even_stride(value: SSAValue, map_: AffineMap, sizes: Shape, loop: int, step: int = 1) -> int:
     stride = part_stride(value, map_, sizes, loop, step)
-    assert stride is not None, f"iterations along loop {loop} are not evenly apart"
+    assert stride is not None, f"iterations along loop {loop} have no constant stride"
     return stride

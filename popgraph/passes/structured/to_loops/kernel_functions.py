@@ -1,4 +1,4 @@
-"""Operations that become kernels, and kernels as functions of a module."""
+"""The operations that become kernels, and the functions of kernels in a module."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ STRUCTURED = {
     *(tile.PositionsOp, tile.CompressOp, tile.SuppressOp, tile.OrderOp, tile.SegmentsOp),
     *(tile.TransformTilesOp, tile.StartExchangeOp, tile.FinishExchangeOp),
 }
-"""The operations that have emitters, see `emitters`."""
+"""The operations that have emitters (`emitters.py`)."""
 
 
 def kernels_of(module: Operation) -> list[Operation]:
-    """The operations that become kernels, in their order; joins are work for plan-memory."""
+    """The operations that become kernels, in order."""
+    # A concatenation in place needs no kernel: plan-memory puts its pieces into the result.
     joins = Joins()
     return [
         op
@@ -45,18 +46,18 @@ def kernels_of(module: Operation) -> list[Operation]:
 
 
 def outermost(op: Operation) -> Operation:
-    """The operation that is written as a whole: the fused one around an operation, or itself."""
+    """The fused operation around an operation, whose kernel computes it; or the operation."""
     around = op.parent_op()
     return around if isinstance(around, tile.FusedOp) else op
 
 
 def runs_once(op: Operation) -> bool:
-    """Whether an operation runs when the program is loaded, not whenever it is called."""
+    """Whether an operation runs when the program is loaded, not in each call."""
     return isinstance(op.parent_op(), PrepareOp)
 
 
 class Functions:
-    """The functions that a module gets, with names that none of its functions has."""
+    """The new functions of a module, with unused names."""
 
     def __init__(self, module: ModuleOp) -> None:
         self._block = module.body.block
@@ -64,13 +65,13 @@ class Functions:
         self._made: list[func.FuncOp] = []
 
     def add(self, title: str, body: Block, op: Operation) -> func.FuncOp:
-        """A function of the body of an operation's kernel."""
+        """Adds a function with the body of an operation's kernel."""
         body.add_op(func.ReturnOp())
         types = [argument.type for argument in body.args]
         return self._add(title, types, Region(body), op)
 
     def declare(self, title: str, types: Sequence[Attribute], op: Operation) -> func.FuncOp:
-        """A function whose loops are known elsewhere."""
+        """Adds a function without a body: its kernel is known."""
         return self._add(title, types, Region(), op)
 
     def _add(
@@ -92,7 +93,7 @@ class Functions:
 
 
 def describe(body: Block) -> str:
-    """`mulf_addf_8x4_f32`: what a kernel computes with, and the memory that it fills."""
+    """A title like `mulf_addf_8x4_f32`: the first operations and the last result's memory."""
     words: dict[str, None] = {}
     for op in _operations(body):
         word = _word(type(op))

@@ -166,7 +166,7 @@ class UseWinograd(Pass):
     def _possible(
         self, op: tile.ReduceOp, fixed: tuple[bool, bool]
     ) -> Iterable[AnyWinogradCandidate]:
-        if op.numbers_loops:
+        if op.uses_loop_numbers:
             return ()
         if is_truncated(op.epilogue.block.args[0]):
             return ()  # Integer sums are exact; transforms would round them.

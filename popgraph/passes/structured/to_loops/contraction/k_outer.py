@@ -1,4 +1,4 @@
-"""K-outermost contractions: every result adds one K chunk, with partial sums in memory."""
+"""K-outermost contractions: all results add one K chunk before the next, in memory."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from popgraph.passes.structured.to_loops.contraction.epilogue import (
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileSums
 from popgraph.passes.structured.to_loops.emit.access import Access
-from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops, add_up
-from popgraph.passes.structured.to_loops.emit.vectors import Run
+from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops, blocked_sum
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop
 
 EachTile = Callable[[Callable[[Tile], None]], None]
-"""Writes the loops over all tiles, around work on one of them."""
+"""Writes the loops over all tiles, around the computation of one."""
 
 
 @dataclass(frozen=True)
 class KOuterLoops:
     """
-    The loops of a contraction whose results are totals in memory.
+    Writes the loops of a contraction that accumulates its results in memory.
 
-    `elements` is how many the memory of the results holds.
+    `elements` is the size of the results' memory.
     """
 
     micro: MicroKernel
@@ -37,27 +37,29 @@ class KOuterLoops:
     elements: int
 
     def write(self) -> None:
-        """The results are the last of the totals; those of shorter chunks are in local memory."""
+        """Writes the loops; results are the last level of totals, others are in local memory."""
         inside: list[LevelLoops] = []
         levels = self.micro.levels()
         if len(levels) == 1:
             levels.append(list)  # No loop around the only chunk.
         target = self.micro.grid.writer.target
+        # Each level between has a copy of all results. If they do not fit in a share of L2, tiles
+        # add these levels themselves.
         if self._bytes * (len(levels) - 2) > target.l2(target.tuning.k_outer_totals_l2):
-            inside, levels = self._few()
+            inside, levels = self._two_levels()
         (result,) = self.epilogue.targets
         totals = [self._local(result) for _ in levels[2:]]
-        add_up(self.micro.grid.point, levels, KOuterTotals(self, [*totals, result], inside))
+        blocked_sum(self.micro.grid.point, levels, KOuterTotals(self, [*totals, result], inside))
 
-    def _few(self) -> tuple[list[LevelLoops], list[LevelLoops]]:
-        """The levels of chunks that tiles add up for themselves, and the few of the results."""
+    def _two_levels(self) -> tuple[list[LevelLoops], list[LevelLoops]]:
+        """The levels of chunks inside a tile, and the two levels of the results."""
         count = self.micro.steps // self.micro.shortest
         few = self.micro.grid.writer.target.tuning.partial_sums
         *inside, last = self.micro.levels(longer=max(few, 2 * count // few))
         return inside[:-1], [inside[-1], last]
 
     def _local(self, target: Access) -> Access:
-        """Totals that stand as the results do."""
+        """Local totals in the layout of the results."""
         memory = self.micro.grid.writer.alloca(self.micro.grid.kind, self.elements)
         return Access(memory, target.form)
 
@@ -68,7 +70,7 @@ class KOuterLoops:
 
 @dataclass(frozen=True)
 class KOuterTotals:
-    """The sums of all tiles, by levels of chunks; those of levels `inside` each tile has alone."""
+    """Totals of all tiles, by levels of chunks; each tile adds the levels `inside` by itself."""
 
     loops: KOuterLoops
     targets: Sequence[Access]
@@ -78,9 +80,9 @@ class KOuterTotals:
         clearing = replace(self.loops.epilogue, targets=[self.targets[level]])
         self._apply(clearing, self.loops.micro.zeros)
 
-    def add(self, runs: Sequence[Run]) -> None:
+    def add(self, nest: Sequence[NestLoop]) -> None:
         adding = self._into(self.targets[0], sum_of_two(self._kind))
-        levels: list[LevelLoops] = [*self.inside, lambda: list(runs)]
+        levels: list[LevelLoops] = [*self.inside, lambda: list(nest)]
         self._apply(adding, lambda tile: self.loops.micro.sums(tile, levels))
 
     def carry(self, level: int) -> None:
@@ -89,7 +91,7 @@ class KOuterTotals:
         self._apply(adding, self.loops.micro.zeros)
 
     def _into(self, target: Access, body: Block, *others: Access) -> Epilogue:
-        """An epilogue that changes what is there."""
+        """An epilogue that reads and updates its target."""
         return replace(
             self.loops.epilogue, body=body, epilogue_inputs=[target, *others], targets=[target]
         )

@@ -1,4 +1,4 @@
-"""The micro-kernel: accumulators of one tile in registers over the reduction loops."""
+"""The micro-kernel: the sums of one tile, in registers during the reduction."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from popgraph.passes.structured.to_loops.emit.access import Access, whole
 from popgraph.passes.structured.to_loops.emit.bodies import inline
 from popgraph.passes.structured.to_loops.emit.chunks import (
     LevelLoops,
-    add_up,
-    by_chunks,
+    blocked_sum,
+    chunk_levels,
     chunked_reduction,
 )
 from popgraph.passes.structured.to_loops.emit.create import create_same_type, create_unchecked
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, write_nest
 from popgraph.support.shapes import prod
 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """The loops that number blocks of terms, and what is added for each to totals of a `kind`."""
+    """The loops over blocks of terms, and the body that maps a block's sum to what totals add."""
 
     loops: Sequence[Group]
     body: Block
@@ -45,13 +45,12 @@ class BlockSums:
 @dataclass(frozen=True)
 class MicroKernel:
     """
-    Sums of products for all rows and vectors of a tile, one accumulator each.
+    Sums of products of a tile, with an accumulator for each row and vector.
 
-    `inner` are the reduction loops, those of one block if there are `blocks`; `terms` how many
-    terms are summed before the sum joins the total (0: all of them); `prefetch` gives the recipe of
-    the innermost loop. With `written_out`, the innermost reduction is unrolled, so that what its
-    steps read in common is read once. `words` says what elements hold that are no numbers, `bodies`
-    what is made of the elements of each factor before they are multiplied.
+    `inner` are the reduction loops: of one block, if there are `blocks`. After `terms` terms, a sum
+    is added to a total (0: never). `prefetch` returns the recipe of the innermost loop.
+    `written_out` unrolls the innermost reduction, whose iterations then share loads. `words` is the
+    format of packed sub-byte vectors, `bodies` convert the elements of each factor.
     """
 
     grid: TileGrid
@@ -59,34 +58,34 @@ class MicroKernel:
     inner: Sequence[Group]
     terms: int
     prefetch: Prefetch = no_prefetch
-    written_out: bool = False
+    unrolls_taps: bool = False
     words: StringAttr | None = None
     bodies: Sequence[Block | None] = (None, None)
     blocks: BlockSums | None = None
 
     def zeros(self, tile: Tile) -> TileSums:
-        """The sums of no terms."""
+        """Sums of zero terms."""
         sums = self.grid.registers(tile)
         self.grid.clear(tile, sums)
         return sums
 
     def sums(self, tile: Tile, levels: Sequence[LevelLoops] | None = None) -> TileSums:
-        """The accumulators after the reduction; short sums are added into local memory."""
+        """The sums after the reduction; sums of chunks are added to totals in local memory."""
         if self.blocks is not None:
             return self._in_blocks(self.blocks, tile)
         *shorter, loops = levels or self.levels()
         if not shorter:
-            return self.some(tile, loops())
+            return self.sums_over(tile, loops())
         totals = TileTotals(self, tile, len(shorter), self.grid.writer.depth)
-        add_up(self.grid.point, [*shorter, loops], totals)
+        blocked_sum(self.grid.point, [*shorter, loops], totals)
         return totals.saved[-1]
 
     def _in_blocks(self, blocks: BlockSums, tile: Tile) -> TileSums:
-        """The totals, which take in the sum of each block of terms."""
+        """The totals after all blocks of terms, whose sums the body of `blocks` scales."""
         grid = replace(self.grid, kind=blocks.kind)
         totals = grid.registers(tile)
         grid.clear(tile, totals)
-        inner, outside = self._runs(self.inner), self.grid.writer.depth
+        inner, outside = self._full_nest(self.inner), self.grid.writer.depth
 
         def add_finished(row: Index, lane: Index, value: SSAValue) -> None:
             read = [self._loaded(access) for access in blocks.inputs]
@@ -94,25 +93,28 @@ class MicroKernel:
             grid.put(grid.sum(grid.read(totals, row, lane), added), totals, row, lane)
 
         def block(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            grid.each_sum(tile, self.some(tile, inner, outside), add_finished)
+            grid.each_sum(tile, self.sums_over(tile, inner, outside), add_finished)
             return carried
 
-        run(grid.point, self._runs(blocks.loops), block)
+        write_nest(grid.point, self._full_nest(blocks.loops), block)
         return totals
 
-    def some(self, tile: Tile, runs: Sequence[Run], outside: int | None = None) -> TileSums:
+    def sums_over(
+        self, tile: Tile, nest: Sequence[NestLoop], outside: int | None = None
+    ) -> TileSums:
         """
-        The sums of these loops; all loops of the reduction are deeper than `outside`.
+        Writes the sums over these loops; the reduction is deeper than level `outside`.
 
-        `interchange-loops` moves the tile into the reduction, so that its steps read once what
-        several rows and vectors have in common.
+        The loops over the tile are outermost here. `interchange-loops` moves them into the
+        reduction, where a factor is read once for all rows or vectors that share it.
         """
         grid, writer = self.grid, self.grid.writer
         outside = writer.depth if outside is None else outside
         sums = grid.registers(tile)
-        written_out = self.written_out and runs and runs[-1].part.fixed is not None
-        taps, rolled = (runs[-1], runs[:-1]) if written_out else (None, runs)
-        opened = sum(one.part.fixed != 1 for one in rolled)
+        unrolls_taps = self.unrolls_taps and nest and nest[-1].part.static_extent is not None
+        taps, rolled = (nest[-1], nest[:-1]) if unrolls_taps else (None, nest)
+        # A loop of one iteration is not opened, and a recipe counts the open ones.
+        opened = sum(one.part.static_extent != 1 for one in rolled)
         loops = writer.depth + opened - outside
         recipe = self.prefetch(loops, outside) if loops else None
         if recipe is not None and not opened:
@@ -136,28 +138,29 @@ class MicroKernel:
                 return carried
 
             grid.clear_at(row, lane, sums)
-            if all(one.group.extent for one in runs):
-                run(grid.point, rolled, step)
+            if all(one.group.extent for one in nest):
+                write_nest(grid.point, rolled, step)
         return sums
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
-        """The loops of the reduction, by chunks."""
-        runs = self._runs(self.inner)
+        """The reduction loops, in levels of chunks."""
+        nest = self._full_nest(self.inner)
+        # A reduction of zero terms has no chunks: its sums stay zero.
         terms = 0 if any(group.extent == 0 for group in self.inner) else self.terms
-        return by_chunks(self.grid.point, runs, terms, longer=longer)
+        return chunk_levels(self.grid.point, nest, terms, longer=longer)
 
-    def _runs(self, groups: Sequence[Group]) -> list[Run]:
-        """All of these loops."""
-        return [Run(group, whole(self.grid.writer, group)) for group in groups]
+    def _full_nest(self, groups: Sequence[Group]) -> list[NestLoop]:
+        """Loops over the full range of these groups."""
+        return [NestLoop(group, whole(self.grid.writer, group)) for group in groups]
 
     @property
     def steps(self) -> int:
-        """How many terms there are."""
+        """The number of terms."""
         return prod(group.extent for group in self.inner)
 
     @property
     def shortest(self) -> int:
-        """How many terms a chunk has; 0 when all of them are one."""
+        """The number of terms of a chunk; 0 without chunks."""
         extents = [group.extent for group in self.inner]
         cut = chunked_reduction(extents, 1, self.terms) if self.terms else None
         return prod([cut[1], *extents[cut[0] + 1 :]]) if cut else 0
@@ -168,6 +171,8 @@ class MicroKernel:
             return writer.add(
                 create_unchecked(DotOp, lhs, rhs, old, types=(old.type,), words=self.words)
             )
+        # Two operations while lanes are scalars: `vectorize-loops` fuses them into
+        # `vector.fma`. A scalar sum is a product and a sum, which C compilers contract.
         product = writer.add(create_same_type(arith.MulfOp, lhs, rhs))
         return writer.add(create_same_type(arith.AddfOp, old, product))
 
@@ -179,12 +184,14 @@ class MicroKernel:
         return value
 
     def _loaded(self, access: Access) -> SSAValue:
-        """An element that the kernel does not write; rows or lanes may have it in common."""
+        """Loads an element that the kernel does not write, shared by rows or lanes."""
         return self.grid.writer.load_input(*self.grid.point.of(access))
 
 
 class TileTotals:
-    """The sums of one tile, by levels of chunks, in local memory."""
+    """The totals of one tile in local memory, by levels of chunks."""
+
+    # Two sets of accumulators would not fit: 14 rows of 2 vectors take 28 of 32 registers.
 
     def __init__(self, kernel: MicroKernel, tile: Tile, levels: int, outside: int) -> None:
         self.kernel, self.grid, self.tile, self.outside = kernel, kernel.grid, tile, outside
@@ -193,8 +200,10 @@ class TileTotals:
     def clear(self, level: int) -> None:
         self.grid.clear(self.tile, self.saved[level])
 
-    def add(self, runs: Sequence[Run]) -> None:
-        self.grid.add(self.tile, self.saved[0], self.kernel.some(self.tile, runs, self.outside))
+    def add(self, nest: Sequence[NestLoop]) -> None:
+        self.grid.add(
+            self.tile, self.saved[0], self.kernel.sums_over(self.tile, nest, self.outside)
+        )
 
     def carry(self, level: int) -> None:
         self.grid.add(self.tile, self.saved[level], self.saved[level - 1])

@@ -14,62 +14,62 @@ from popgraph.passes.structured.analysis.panels import Column, balanced, last_pa
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run, whole_steps
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, whole_steps, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import Bound
 from popgraph.support.shapes import prod
 
 EmitColumns = Callable[[Sequence[Column]], None]
-"""Writes the work on some vectors of the current panel."""
+"""Writes the computation of these vectors of the current panel."""
 
 EmitRows = Callable[[int, Index], None]
-"""Writes the work on a block of so many rows; how many are before it."""
+"""Writes the computation of a block of rows: (number of rows, number of the first)."""
 
 EmitTile = Callable[[Tile], None]
-"""Writes the work on one tile."""
+"""Writes the computation of one tile."""
 
-EmitPanel = Callable[[Sequence[Column], Sequence[Run], Sequence[Span]], None]
-"""Writes the work on some vectors of the current panel: for these loops around rows, and these."""
+EmitPanel = Callable[[Sequence[Column], Sequence[NestLoop], Sequence[Span]], None]
+"""Writes the computation of vectors of the current panel: (vectors, outer loops, rows)."""
 
 
 @dataclass(frozen=True)
 class TileLoops:
-    """The parallel loops of a contraction, by what becomes of them."""
+    """The parallel loops of a contraction, by their position in the nest."""
 
     before: Sequence[Group]
-    """What the factor along vectors depends on."""
+    """Outer loops, such as batches: the vectorized factor depends on them."""
     panels: Group
     after: Sequence[Group]
-    """Those in which panels are read again."""
+    """Loops inside a panel, whose iterations read it again."""
     lines: Group | None
+    """The second loop of rows, if one row is shorter than a block (`m_outer_dim`)."""
     rows: Group | None
     n_inner: bool
-    """Whether panels run inside of all others."""
+    """Whether panels are innermost, inside the loop over blocks of rows."""
 
     @property
     def blocked(self) -> list[Group]:
-        """The loops that micro-kernels hold several steps of."""
+        """The loops that a register tile has several iterations of."""
         return [group for group in (self.lines, self.rows) if group is not None]
 
     @property
     def all(self) -> list[Group]:
-        """Outermost first."""
+        """All parallel loops, outermost first."""
         if self.n_inner:
             return [*self.before, *self.after, self.panels, *self.blocked]
         return [*self.before, self.panels, *self.after, *self.blocked]
 
     @property
-    def beside(self) -> list[Group]:
-        """Those in which a panel is read again, rows among them."""
+    def panel_users(self) -> list[Group]:
+        """The loops that read a panel again, rows included."""
         return [*self.after, *self.blocked]
 
 
 @dataclass
 class TileNest:
     """
-    Writes loops over tiles, for one chunk: `parts` of the loops.
+    Writes the loops over tiles for one chunk, which runs these `parts` of the loops.
 
-    `extent` lanes go along vectors; where a factor has memory behind them, `padded`, the last
-    vectors are read whole.
+    There are `extent` lanes; if factors are `padded`, the last vectors read memory after them.
     """
 
     point: IterationPoint
@@ -80,15 +80,16 @@ class TileNest:
     padded: bool
 
     def write(self, emit: EmitTile, emit_panel: EmitPanel | None = None) -> None:
-        """The loops over all tiles; `emit_panel` writes those on the rows of a panel itself."""
+        """Writes the loops over all tiles; `emit_panel`, if given, those inside a panel."""
         loops, parts = self.loops.all, self.parts
         at = loops.index(self.loops.panels)
-        panels = self._dynamic(parts[at])
+        panels = self._from_first_panel(parts[at])
         end = len(loops) - len(self.loops.blocked)
-        outer = list(map(Run, loops[:at], parts[:at]))
-        between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
+        outer = list(map(NestLoop, loops[:at], parts[:at]))
+        between = list(map(NestLoop, loops[at + 1 : end], parts[at + 1 : end]))
         rows = parts[end:]
-        beside = [outer.pop()] if self.schedule.window_panels.data and outer else []
+        # Panels of a window move along the loop next to its rows: that loop joins them, innermost.
+        window_loops = [outer.pop()] if self.schedule.window_panels.data and outer else []
 
         def panels_then_rows(columns: Sequence[Column]) -> None:
             if emit_panel is not None:
@@ -97,14 +98,14 @@ class TileNest:
                 self.each_tile(columns, between, rows, lambda tile, _: emit(tile))
 
         def rows_then_panels(size: int, _: Index) -> None:
-            def beside_rows(part: Span) -> None:
+            def group_of_panels(part: Span) -> None:
                 def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
                     self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
                     return carried
 
-                run(self.point, beside, inside)
+                write_nest(self.point, window_loops, inside)
 
-            self._some_panels(panels, beside_rows)
+            self._panel_groups(panels, group_of_panels)
 
         def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
             if self.loops.n_inner:
@@ -113,52 +114,58 @@ class TileNest:
                 self._panels(panels, panels_then_rows)
             return carried
 
-        run(self.point, outer, tiles)
+        write_nest(self.point, outer, tiles)
 
     def each_tile(
         self,
         columns: Sequence[Column],
-        around: Sequence[Run],
+        around: Sequence[NestLoop],
         rows: Sequence[Span],
         emit: Callable[[Tile, Index], None],
     ) -> None:
-        """The tiles of a panel, each with its first row, as the rows of all loops are numbered."""
+        """Writes the loops over the tiles of a panel, each with the number of its first row."""
 
         def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            before = _runs_before(self.point, around).scaled(rows_of(self.loops.blocked))
+            before = _iteration_number(self.point, around).scaled(rows_of(self.loops.blocked))
             self._rows(rows, lambda size, first: emit(Tile(size, tuple(columns)), before + first))
             return carried
 
-        run(self.point, around, inside)
+        write_nest(self.point, around, inside)
 
     def each_panel(self, part: Span, emit: EmitColumns) -> None:
-        """The panels of one chunk: the full ones, then the last one."""
-        self._panels(self._dynamic(part), emit)
+        """Writes the loops over the panels of one chunk: the full ones, then the last one."""
+        self._panels(self._from_first_panel(part), emit)
 
-    def _dynamic(self, span: Span) -> Span:
-        """A chunk of panels; counted from the first when the last panel is a special one."""
-        if span.fixed is None or not span.base.terms or self.extent % self.schedule.nr == 0:
+    def _from_first_panel(self, span: Span) -> Span:
+        """A range of panels, counted from panel 0 if the last panel is partial."""
+        # Only the chunk with the last panel has its narrower vectors: bounds must be compared with
+        # its number.
+        if span.static_extent is None or not span.base.terms or self.extent % self.schedule.nr == 0:
             return span
         value = self.point.writer.value
-        return Span(value(span.base), value(span.base + span.fixed))
+        return Span(value(span.base), value(span.base + span.static_extent))
 
-    def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
-        """As many panels at a time as a window takes along; all of them without one."""
-        some, fixed = self.schedule.window_panels.data, part.fixed
-        if not some or (fixed is not None and fixed <= some):
+    def _panel_groups(self, part: Span, emit: Callable[[Span], None]) -> None:
+        """Splits panels into groups for one pass of the window; one group without a window."""
+        group_size, static_extent = self.schedule.window_panels.data, part.static_extent
+        if not group_size or (static_extent is not None and static_extent <= group_size):
             emit(part)
             return
         writer = self.point.writer
-        with writer.loop(part.lower, part.upper, some) as loop:
-            if fixed is not None and fixed % some == 0 and self.extent % self.schedule.nr == 0:
-                emit(Span(0, some, part.base + Index.of(loop.counter)))
+        with writer.loop(part.lower, part.upper, group_size) as loop:
+            if (
+                static_extent is not None
+                and static_extent % group_size == 0
+                and self.extent % self.schedule.nr == 0
+            ):
+                emit(Span(0, group_size, part.base + Index.of(loop.counter)))
                 return
-            end = writer.value(Index.of(loop.counter, constant=some))
+            end = writer.value(Index.of(loop.counter, constant=group_size))
             upper = writer.once(arith.MinSIOp(end, writer.bound(part.upper)))
             emit(Span(loop.counter, upper, part.base))
 
     def _panels(self, part: Span, emit: EmitColumns) -> None:
-        """The panels that are full, then the last one."""
+        """Writes the full panels, then the last one."""
         schedule = self.schedule
         whole = whole_panel(schedule.n_vectors.data, schedule.lanes.data)
         full, rest = divmod(self.extent, schedule.nr)
@@ -169,12 +176,14 @@ class TileNest:
         if not rest:
             self._each_panel(part, part.lower, part.upper, [whole], emit)
             return
+        # The last panel may have more vectors than a full one, narrower ones: 15 lanes in panels of
+        # one vector of 16 are 8 + 4 + 1 + 1 + 1. Registers hold sums of `n_vectors` at a time.
         columns = last_panel(rest, schedule.lanes.data, self.padded)
         groups = [
             columns[at : at + schedule.n_vectors.data]
             for at in range(0, len(columns), schedule.n_vectors.data)
         ]
-        if part.fixed is not None:
+        if part.static_extent is not None:
             self._each_panel(part, 0, full, [whole], emit)
             self._each_panel(part, full, full + 1, groups, emit)
             return
@@ -185,7 +194,7 @@ class TileNest:
         self._each_panel(part, lower, part.upper, groups, emit)
 
     def _running_panels(self, part: Span, whole: Sequence[Column], emit: EmitColumns) -> None:
-        """Panels whose number of lanes comes with a call."""
+        """Writes the panels of a loop whose lanes end at a size of the call."""
         writer, nr, panels = self.point.writer, self.schedule.nr, self.loops.panels
         assert panels.running is not None and not part.base.terms
         end = writer.times(writer.sizes[panels.running.size], panels.running.factor)
@@ -199,7 +208,9 @@ class TileNest:
             self._lanes(writer.once(arith.SubiOp(end, before)), emit)
 
     def _lanes(self, count: SSAValue, emit: EmitColumns) -> None:
-        """The first lanes of a panel: by vectors, by quarters of vectors, and one by one."""
+        """Writes the first lanes of a panel: in vectors, in quarters of vectors, one by one."""
+        # The count is unknown when code is written: three loops cover all counts, in code for three
+        # widths. 23 lanes of 16 take 1 + 1 + 3 iterations.
         writer, lane = self.point.writer, self.loops.panels.last + 1
         lanes = self.schedule.lanes.data
         lower: Bound = 0
@@ -231,16 +242,18 @@ class TileNest:
                 emit(columns)
 
     def _rows(self, parts: Sequence[Span], emit: EmitRows) -> None:
-        """Blocks of rows, or of whole lines of them."""
+        """Writes blocks of rows, or of whole lines of rows."""
         if not parts:
             emit(1, Index())
             return
         group, part, rows = self.loops.blocked[0], parts[0], self.loops.rows
         across = rows.extent if self.loops.lines and rows else 1
-        extent = part.fixed
+        extent = part.static_extent
         if extent is None:
             self._running_rows(group, part, across, emit)
             return
+        # Zen 5: 6 to 14 rows of 2 vectors reach 91 to 95 % of peak, 4 rows 62 %. So 17 rows are
+        # 9 + 8, not 14 + 3.
         for blocks in balanced(extent, max(1, self.schedule.mr.data // across)):
             size, start = blocks.size, blocks.start
             if blocks.count == 1:
@@ -253,7 +266,7 @@ class TileNest:
 
     def _running_rows(self, group: Group, part: Span, across: int, emit: EmitRows) -> None:
         """
-        Writes the loops over rows whose number comes with a call.
+        Writes the loops over rows that end at a size of the call.
 
         The rows after the last full block go in blocks of powers of two, the largest first: code
         for log2(mr) sizes of blocks, where a block of each size would need mr. Sizes are mostly
@@ -270,12 +283,12 @@ class TileNest:
 
 
 def rows_of(groups: Sequence[Group]) -> int:
-    """How many rows some loops go over."""
+    """The number of rows of these loops."""
     return prod(group.extent for group in groups)
 
 
-def _runs_before(point: IterationPoint, loops: Sequence[Run]) -> Index:
-    """How many iterations of some loops are before this one, were they to run from zero."""
+def _iteration_number(point: IterationPoint, loops: Sequence[NestLoop]) -> Index:
+    """The number of the current iteration of a nest, counted over full loops."""
     count = Index()
     for one in loops:
         count = count.scaled(one.group.extent) + point.indices[one.group.last]

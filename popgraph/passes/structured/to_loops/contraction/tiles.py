@@ -1,4 +1,4 @@
-"""Register tiles: the rows and vectors of one micro-kernel, in loops and in local memory."""
+"""Register tiles: loops over their rows and lanes, and local memory for their sums."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ ROLLED: Recipes = {}
 
 @dataclass(frozen=True)
 class Tile:
-    """What one micro-kernel computes: a number of rows of some vectors."""
+    """The results of one micro-kernel: some rows of some vectors."""
 
     rows: int
     columns: tuple[Column, ...]
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """The first lane and the end of those that are results."""
+        """The range of the lanes that are results."""
         return self.columns[0].offset, self.columns[-1].offset + self.columns[-1].valid
 
     @property
     def results(self) -> Tile:
-        """The same results without other lanes: by narrower vectors at the end."""
+        """The tile without lanes that are not results; its last vectors are narrower."""
         return Tile(self.rows, tuple(part for one in self.columns for part in narrowed(one)))
 
 
 @dataclass(frozen=True)
 class TileSums:
     """
-    The sums of a tile in local memory, where its first row is row `first`.
+    The sums of a tile in local memory, from row `first` on.
 
-    Memory `in_registers` is accessed by unrolled loops alone: `unroll-loops` makes values of it.
+    Memory `in_registers` is accessed by unrolled loops only: `unroll-loops` promotes it to values.
     """
 
     memory: SSAValue
@@ -57,17 +57,17 @@ class TileSums:
 
 
 EmitSum = Callable[[Index, Index, SSAValue], None]
-"""Writes the work on a sum, given its row and its lane; the loops over them are open."""
+"""Writes the computation on one sum, inside the loops over tiles: (row, lane, sum)."""
 
 
 @dataclass(frozen=True)
 class TileGrid:
     """
-    Where the rows and lanes of tiles are: in the loops, and in local memory.
+    Maps rows and lanes of tiles to the domain and to local memory.
 
-    `row` is the dimension of the domain that rows run along, if there is one, `lane` that of the
-    lanes; in local memory a row has `lanes` elements. Sums are of type `kind`. After `across` rows
-    the next ones are one further along dimension `line`, if there is one.
+    `row` and `lane` are their dimensions in the domain; without `row`, a tile has one row. In local
+    memory, a row has `lanes` elements of type `kind`. With a dimension `line`, rows continue on the
+    next line after `across` rows.
     """
 
     point: IterationPoint
@@ -84,10 +84,11 @@ class TileGrid:
 
     @contextmanager
     def at(self, row: int | Index, lane: int | Index) -> Iterator[None]:
-        """One row and lane of the current tile."""
+        """Moves the current index to a row and a lane of the tile inside the context."""
         before = dict(self.point.indices)
         if self.line is not None:
             assert isinstance(row, int), "rows of several lines are counted when they are written"
+            # Row 9 of lines of 7 is row 2 of the next line.
             self.point.indices[self.line] += row // self.across
             row %= self.across
         if self.row is not None:
@@ -97,12 +98,12 @@ class TileGrid:
         self.point.indices = before
 
     def contiguous(self, access: Access) -> bool:
-        """Whether lanes stand side by side."""
+        """Whether the lanes of an access are contiguous."""
         return access.form.stride(self.lane) == 1
 
     @contextmanager
     def each_row(self, tile: Tile, recipes: Recipes = ROLLED) -> Iterator[Index]:
-        """A loop over the rows of a tile: what is done to each is written once."""
+        """Opens a loop over the rows of a tile, or two with lines."""
         across = tile.rows if self.line is None else self.across
         before = dict(self.point.indices)
         with ExitStack() as loops:
@@ -112,10 +113,10 @@ class TileGrid:
         self.point.indices = before
 
     def _loop(self, loops: ExitStack, extent: int, dim: int | None, recipes: Recipes) -> Index:
-        """One more loop, if there is more than one step of it."""
+        """Opens a loop along a dimension, unless it has a single iteration."""
         if extent == 1:
             return Index()
-        assert dim is not None, "there are rows without a loop"
+        assert dim is not None, "a tile of several rows has a dimension for them"
         loop = loops.enter_context(self.writer.loop(0, extent, recipes=recipes))
         step = Index.of(loop.counter)
         self.point.indices[dim] = self.point.indices[dim] + step
@@ -123,7 +124,8 @@ class TileGrid:
 
     @contextmanager
     def each_element(self, tile: Tile, recipes: Recipes = ROLLED) -> Iterator[tuple[Index, Index]]:
-        """Loops over the rows and the lanes of a tile; `vectorize-loops` makes vectors of lanes."""
+        """Opens loops over the rows and the lanes of a tile."""
+        # `vectorize-loops` replaces lanes by vectors in unrolled loops: lanes need no `unroll`.
         widths = [column.lanes for column in tile.columns]
         first = tile.columns[0].offset
         lanes = {name: recipe for name, recipe in recipes.items() if name != UNROLL}
@@ -138,17 +140,17 @@ class TileGrid:
 
     @contextmanager
     def each_lane(self, lanes: tuple[int, int]) -> Iterator[Index]:
-        """A loop over lanes."""
+        """Opens a loop over lanes."""
         with self.writer.loop(*lanes) as loop:
             yield Index.of(loop.counter)
 
-    # Local memory: a row of lanes for every row of a tile
+    # Local memory: `rows` x `lanes` elements, row by row
 
     def local(self, tile: Tile, kind: Attribute) -> SSAValue:
         return self.writer.alloca(kind, tile.rows * self.lanes)
 
     def local_for(self, tile: Tile, access: Access) -> SSAValue:
-        """Local memory for what is elsewhere."""
+        """Local memory for a tile of another memory's elements."""
         assert isinstance(access.memory.type, MemRefType)
         return self.local(tile, access.memory.type.element_type)
 
@@ -156,11 +158,11 @@ class TileGrid:
         return (Index() + row).scaled(self.lanes) + lane
 
     def registers(self, tile: Tile) -> TileSums:
-        """Sums that become registers: one for each vector of a tile."""
+        """New sums that become registers, one for each vector of a tile."""
         return TileSums(self.local(tile, self.kind), in_registers=True)
 
     def saved(self, tile: Tile, sums: TileSums) -> TileSums:
-        """The sums in memory that any loop may read."""
+        """The sums in memory that any loop may access; copied there from registers."""
         if not sums.in_registers:
             return sums
         saved = TileSums(self.local(tile, self.kind))
@@ -170,7 +172,7 @@ class TileGrid:
     def each_sum(
         self, tile: Tile, sums: TileSums, emit: EmitSum, recipes: Recipes = ROLLED
     ) -> None:
-        """One sum after the other, row by row."""
+        """Writes `emit` for each sum, row by row."""
         with self.each_element(tile, recipes or sums.recipes) as (row, lane):
             emit(row, lane, self.read(sums, row, lane))
 
@@ -181,7 +183,7 @@ class TileGrid:
         self.writer.store(value, sums.memory, self.slot(sums.first + row, lane))
 
     def clear(self, tile: Tile, total: TileSums) -> None:
-        """Sums of nothing."""
+        """Sets the sums to zero."""
         with self.each_element(tile, total.recipes) as (row, lane):
             self.clear_at(row, lane, total)
 
@@ -189,7 +191,7 @@ class TileGrid:
         self.put(self.writer.number(0, self.kind), total, row, lane)
 
     def add(self, tile: Tile, total: TileSums, sums: TileSums) -> None:
-        """The total takes in more sums."""
+        """Adds sums to a total."""
 
         def add_one(row: Index, lane: Index, old: SSAValue) -> None:
             self.put(self.sum(old, self.read(sums, row, lane)), total, row, lane)

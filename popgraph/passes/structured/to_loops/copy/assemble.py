@@ -11,15 +11,15 @@ from popgraph.dialects.tile.affine import offset
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.copy.copies import (
+    CopySource,
     Piece,
-    Source,
+    alternating_groups,
     copy,
+    copy_alternating,
     cut_of_chunk,
     innermost,
     loops_of_box,
     shared_loops,
-    weave,
-    woven,
 )
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.support.shapes import prod
@@ -27,7 +27,7 @@ from popgraph.support.tuning import Target
 
 
 class AssembleLoops(Emitter):
-    """The fill where pieces leave room, then the pieces."""
+    """Writes the fill, if pieces do not cover the result, then the pieces."""
 
     def __init__(self, op: tile.AssembleOp, target: Target) -> None:
         super().__init__(op, target)
@@ -48,16 +48,19 @@ class AssembleLoops(Emitter):
     def write(self, body: Body) -> None:
         writer, output, (result,) = body.writer, tensor(self.op.output), body.outputs
         mine, identity = cut_of_chunk(self, body), AffineMap.identity(len(self.shape))
+        # The fill covers the whole result, as the rest is not one box.
         if sum(prod(tensor(piece).get_shape()) for piece in self.op.pieces) < prod(self.shape):
             form = offset(output, identity, self.shape)
-            source = Source(writer.literal(self.op.fill))
+            source = CopySource(writer.literal(self.op.fill))
             copy(writer, self.shape, source, (result, form), self.kind, mine)
-        for together in woven(list(self._pieces(body)), self.target.tuning.most_interleaved):
+        for together in alternating_groups(
+            list(self._pieces(body)), self.target.tuning.most_interleaved
+        ):
             first = together[0]
             if len(together) > 1:
-                weave(writer, together, result, self.kind, mine)
+                copy_alternating(writer, together, result, self.kind, mine)
             else:
-                source = Source(first.source, first.source_form)
+                source = CopySource(first.source, first.source_form)
                 copy(writer, first.sizes, source, (result, first.form), self.kind, mine)
 
     def _pieces(self, body: Body) -> Iterator[Piece]:
@@ -76,6 +79,7 @@ class AssembleLoops(Emitter):
 
 def _common_dims(op: tile.AssembleOp) -> list[int]:
     """The dimensions along which every piece covers the whole result."""
+    # Along these, the range of a chunk is the same in the result and in all pieces.
     shape = tensor(op.output).get_shape()
     return [
         dim

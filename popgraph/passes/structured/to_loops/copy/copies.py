@@ -17,11 +17,11 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.transpose_in_registers import CopyPlan
 from popgraph.passes.structured.to_loops.emit.vectors import (
-    Run,
+    NestLoop,
     fitting_lanes,
     interleave,
     lanes_of,
-    run,
+    write_nest,
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.support.shapes import Shape
@@ -29,28 +29,28 @@ from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)
-class Source:
-    """What is copied: the elements of a memory, or one value everywhere (without a form)."""
+class CopySource:
+    """The source of a copy: elements of a memory, or one value everywhere (without a form)."""
 
     value: SSAValue
     form: Linear | None = None
 
 
 def innermost(sizes: Shape) -> int | None:
-    """The last dimension that has more than one place, if there is any."""
+    """The last dimension with more than one index, if there is any."""
     return max((dim for dim, size in enumerate(sizes) if size > 1), default=None)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The dimension that chunks share out, and the part of it that this chunk has."""
+    """The dimension that chunks share, and the range of this chunk."""
 
     dim: int
     part: Span
     running: Extent | None = None
-    """The end of the dimension in a call, if it is not its extent."""
+    """The end of the dimension in a call, if it differs from the extent."""
     loaded: bool = False
-    """Parts are whole vectors, too, where vectors are loaded along this dimension."""
+    """Whether ranges are multiples of vectors along a dimension of vector loads, too."""
 
 
 def loops_of_box(
@@ -62,12 +62,13 @@ def loops_of_box(
     along: Container[int | None] = (),
 ) -> list[Loop]:
     """
-    Loops over these dimensions of a box, one of which chunks may share.
+    The loops over these dimensions of a box; chunks may share one of them.
 
-    Of the innermost one they get whole vectors, as of those `along` which parts of the box run, and
-    of those along which vectors are `loaded` whole neighbours: what crosses the end of a chunk
-    would write what belongs to the next, or to nobody.
+    Chunks have multiples of a vector in the innermost dimension, and in the dimensions `along`
+    which pieces run. In dimensions of vector loads (`loaded`), they have multiples of cache lines.
     """
+    # A vector that crosses the end of a chunk would write elements of the next chunk, or padding
+    # of nobody.
     inner = innermost(shape)
     vector_bytes, together = target.machine.vector_bytes, target.machine.lines_together
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
@@ -77,7 +78,9 @@ def loops_of_box(
 
 
 def shared_loops(groups: Sequence[Group], loops: Sequence[Loop]) -> list[Loop]:
-    """The loops that chunks may share: only that which ends at a size, if one does."""
+    """The loops that chunks may share: the one that ends at a size of the call, if any."""
+    # Copies know one range, that of `Cut`: a loop with a size and another one that is cut would be
+    # two.
     if all(group.running is None for group in groups):
         return list(loops)
     return [
@@ -87,7 +90,7 @@ def shared_loops(groups: Sequence[Group], loops: Sequence[Loop]) -> list[Loop]:
 
 
 def cut_of_chunk(emitter: Emitter, body: Body, *, loaded: bool = False) -> Cut | None:
-    """The part of a box that a chunk copies, where each group is one dimension of the box."""
+    """The range of a box that a chunk copies; each group is one dimension of the box."""
     running = [at for at, group in enumerate(emitter.groups) if group.running is not None]
     if emitter.cut is None and not running:
         return None
@@ -99,7 +102,7 @@ def cut_of_chunk(emitter: Emitter, body: Body, *, loaded: bool = False) -> Cut |
 def copy(
     writer: Writer,
     sizes: Shape,
-    source: Source,
+    source: CopySource,
     target: tuple[SSAValue, Linear],
     kind: Attribute,
     cut: Cut | None = None,
@@ -107,35 +110,37 @@ def copy(
     transposes: bool = True,
 ) -> None:
     """
-    Loops over a box of these sizes; the cut dimension runs over its part only.
+    Writes the copy of a box of these sizes; the cut dimension runs over its range only.
 
-    If it `transposes`, what stands across is transposed in registers, square by square: that is
-    fast, and much to compile.
+    With `transposes`, a source that is contiguous along another dimension than the target is
+    transposed in registers: fast code, but much of it to compile.
     """
     if 0 in sizes:
         return
     vector_bytes = writer.target.machine.vector_bytes
     forms = [target[1]] if source.form is None else [source.form, target[1]]
     groups = _groups(sizes, forms, cut)
-    runs = _runs(groups, cut)
+    nest = _nest(groups, cut)
     point = IterationPoint(writer, sizes)
     if transposes and source.form is not None:
         ends = CopyPlan(source.value, source.form, *target)
         shared = next((one for one in groups if cut and one.dims == (cut.dim,)), None)
         lanes = vector_bytes // (lane_bytes(kind) or vector_bytes)
         squares = ends.squares(point, groups, lanes, shared)
+        # Vectors are loaded along `across`: if that loop is cut, its ranges must be multiples of
+        # them.
         if squares and (cut is None or cut.loaded or squares.across.dims != (cut.dim,)):
-            squares.write(runs)
+            squares.write(nest)
             return
     lanes = _lanes(groups, forms, kind, vector_bytes)
     if lanes:
-        runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
-    run(point, runs, partial(_move, point, source, target))
+        nest[-1] = NestLoop(groups[-1], nest[-1].part, (lanes, 1))
+    write_nest(point, nest, partial(_copy_elements, point, source, target))
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """What is copied, and where to."""
+    """A box to copy: its sizes, its source, and its offsets in the target (`form`)."""
 
     sizes: Shape
     source: SSAValue
@@ -148,24 +153,22 @@ class Piece:
         return innermost(self.sizes)
 
 
-def woven(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
-    """
-    The pieces, those together whose elements stand in turn: y[2i] = a[i], y[2i + 1] = b[i].
-
-    So many may be together, at most.
-    """
+def alternating_groups(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
+    """Groups pieces that alternate in memory, up to `most`: y[2i] = a[i], y[2i + 1] = b[i]."""
     at = {(piece.sizes, piece.form.constant): piece for piece in pieces}
     found, taken = list[list[Piece]](), set[Piece]()
     for first in sorted(pieces, key=lambda one: one.form.constant):
         if first not in taken:
-            group = _beside(first, at, most) or [first]
+            group = _alternating_with(first, at, most) or [first]
             found.append(group)
             taken.update(group)
     return found
 
 
-def _beside(first: Piece, at: Mapping[tuple[Shape, int], Piece], most: int) -> list[Piece] | None:
-    """A piece and those that fill all places between its elements, if there are such."""
+def _alternating_with(
+    first: Piece, at: Mapping[tuple[Shape, int], Piece], most: int
+) -> list[Piece] | None:
+    """A piece with the pieces that fill the gaps between its elements; None if any is missing."""
     inner, start = first.inner, first.form.constant
     count = None if inner is None else first.form.stride(inner)
     if inner is None or count is None or not 1 < count <= most:
@@ -179,26 +182,29 @@ def _beside(first: Piece, at: Mapping[tuple[Shape, int], Piece], most: int) -> l
     return found if len(found) == count else None
 
 
-def weave(
+def copy_alternating(
     writer: Writer,
     pieces: Sequence[Piece],
     target: SSAValue,
     kind: Attribute,
     cut: Cut | None = None,
 ) -> None:
-    """Loops over pieces whose elements stand in turn: a vector of each, interleaved."""
+    """Writes pieces that alternate in memory: a vector of each, interleaved in registers."""
+    # Stores with stride n are scalars; interleaved vectors are stored whole (6231430b).
     sizes, forms = pieces[0].sizes, [piece.source_form for piece in pieces]
     groups = _groups(sizes, [*forms, pieces[0].form], cut)
-    runs = _runs(groups, cut)
+    nest = _nest(groups, cut)
     lanes = fitting_lanes(groups[-1].extent, writer.target.machine.vector_bytes, lane_bytes(kind))
     if lanes:
-        runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
+        nest[-1] = NestLoop(groups[-1], nest[-1].part, (lanes, 1))
     point = IterationPoint(writer, sizes)
 
     def step(width: int, carried: list[SSAValue]) -> list[SSAValue]:
         if width == 1:
             for one in pieces:
-                _move(point, Source(one.source, one.source_form), (target, one.form), 1, carried)
+                _copy_elements(
+                    point, CopySource(one.source, one.source_form), (target, one.form), 1, carried
+                )
             return carried
         index = point.index(pieces[0].form)
         vectors = [
@@ -208,33 +214,34 @@ def weave(
             writer.vector_store(vector, target, index + number * width)
         return carried
 
-    run(point, runs, step)
+    write_nest(point, nest, step)
 
 
 def _groups(sizes: Shape, forms: Sequence[Linear], cut: Cut | None) -> list[Group]:
-    """The loops over a box, the cut one by itself."""
+    """The loops over a box; the cut dimension is not joined with others."""
+    # A joined loop has no single range for a range of one of its dimensions.
     if cut is None:
         return group_loops(range(len(sizes)), sizes, forms)
     running = {} if cut.running is None else {cut.dim: cut.running}
     return group_loops(range(len(sizes)), sizes, forms, frozenset({cut.dim}), running)
 
 
-def _runs(groups: Sequence[Group], cut: Cut | None) -> list[Run]:
-    """The loops, of which the cut one runs over its part only."""
+def _nest(groups: Sequence[Group], cut: Cut | None) -> list[NestLoop]:
+    """The loops of a nest; the cut one runs over its range only."""
     return [
-        Run(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
+        NestLoop(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
         for group in groups
     ]
 
 
-def _move(
+def _copy_elements(
     point: IterationPoint,
-    source: Source,
+    source: CopySource,
     target: tuple[SSAValue, Linear],
     width: int,
     carried: list[SSAValue],
 ) -> list[SSAValue]:
-    """So many elements go from the source to the target."""
+    """Copies `width` elements from the source to the target."""
     writer, value = point.writer, source.value
     if source.form is not None and width > 1:
         value = writer.vector_load(value, point.index(source.form), width)

@@ -9,7 +9,7 @@ from popgraph.support.tuning import Target
 
 
 class StartExchangeLoops(Emitter):
-    """One message, begun by one thread."""
+    """Begins to send one message, on one thread."""
 
     covers_memory = True
     loops = None
@@ -25,13 +25,14 @@ class StartExchangeLoops(Emitter):
 
     def write(self, body: Body) -> None:
         source, *when = body.inputs
-        told = [body.writer.load_input(one, Index()) for one in when]
+        conditions = [body.writer.load_input(memory, Index()) for memory in when]
         (result,) = body.outputs
-        body.writer.do(tile.SendOp(source, result, told[0] if told else None, self.op.exchange))
+        condition = conditions[0] if conditions else None
+        body.writer.do(tile.SendOp(source, result, condition, self.op.exchange))
 
 
 class FinishExchangeLoops(Emitter):
-    """Waits, and copies only where the result has memory of its own."""
+    """Waits for a message; copies it if the result is not in the memory of the operand."""
 
     covers_memory = True
     loops = None

@@ -23,7 +23,7 @@ from popgraph.dialects.tile.running import Extent
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.copy.copies import (
-    Source,
+    CopySource,
     copy,
     cut_of_chunk,
     loops_of_box,
@@ -36,11 +36,11 @@ from popgraph.support.tuning import Target
 
 class RelayoutLoops(Emitter):
     """
-    Every element from where the one layout has it to where the other has it.
+    Writes the copy of a tensor to another layout.
 
-    Where a layout only splits and reorders indices, packed memory is written in order, padding
-    included. What runs `once`, when a program is loaded, takes longer to compile than to run: it
-    does not transpose in registers.
+    If the layout only splits and reorders indices, packed memory is written in order, with its
+    padding. A copy that runs `once`, at load, does not transpose in registers: it would take longer
+    to compile than to run.
     """
 
     def __init__(self, op: tile.PackOp, target: Target, *, once: bool) -> None:
@@ -69,26 +69,27 @@ class RelayoutLoops(Emitter):
         return shared_loops(self.groups, loops)
 
     def _end(self, digit: Digit) -> Extent | None:
-        """The end in a call of a physical dimension, if it counts a whole index."""
+        """The end of a physical dimension in a call, if it is a whole logical one."""
         return self.running.get(digit.dim) if digit.size == self.shape[digit.dim] else None
 
     def write(self, body: Body) -> None:
         (memory,), (result,) = body.inputs, body.outputs
         if self.digits is None:
             identity = AffineMap.identity(len(self.shape))
-            source = Source(memory, offset(tensor(self.op.source), identity, self.shape))
+            source = CopySource(memory, offset(tensor(self.op.source), identity, self.shape))
             form = offset(self.type, identity, self.shape)
             self._copy(body, self.shape, source, (result, form))
             return
         for box in self.boxes:
-            source = Source(memory, _form(self.strides, box.start))
+            source = CopySource(memory, _form(self.strides, box.start))
+            # Padding is written, too: `covers_memory` states that nothing zeroes it before.
             if box.empty:
-                source = Source(body.writer.number(0, self.type.element_type))
+                source = CopySource(body.writer.number(0, self.type.element_type))
             form = _form(row_major(self.physical), box.start)
             self._copy(body, box.sizes, source, (result, form))
 
     def _copy(
-        self, body: Body, sizes: Shape, source: Source, target: tuple[SSAValue, Linear]
+        self, body: Body, sizes: Shape, source: CopySource, target: tuple[SSAValue, Linear]
     ) -> None:
         mine, kind = cut_of_chunk(self, body, loaded=True), self.type.element_type
         copy(body.writer, sizes, source, target, kind, mine, transposes=not self.once)
@@ -96,7 +97,7 @@ class RelayoutLoops(Emitter):
 
 @dataclass(frozen=True)
 class Digit:
-    """A physical dimension as part of a logical index: `factor` times what it counts."""
+    """A physical dimension of `size`, as a digit of a logical index, of weight `factor`."""
 
     dim: int
     factor: int
@@ -105,10 +106,11 @@ class Digit:
 
 def digits_of(layout: LayoutAttr, shape: Shape) -> list[Digit] | None:
     """
-    What each physical dimension counts, where a layout only splits and reorders indices.
+    The digit of each physical dimension, if a layout only splits and reorders indices.
 
-    Every logical index is one physical dimension, or two: its quotient and its remainder.
+    Each logical index is one physical dimension, or two: quotient and remainder by a block.
     """
+    # `(d1 floordiv 8, d0, d1 mod 8)`: digits (d1, 8), (d0, 1) and (d1, 1).
     digits = [
         _digit(result, size)
         for result, size in zip(layout.map.data.results, layout.physical.data, strict=True)
@@ -142,7 +144,7 @@ def _digit(result: AffineExpr, size: int) -> Digit | None:
 
 @dataclass(frozen=True)
 class Box:
-    """A part of the physical memory: where it starts, how far it goes, whether it holds zeros."""
+    """A box of physical memory: elements, or padding (`empty`)."""
 
     start: Shape
     sizes: Shape
@@ -150,7 +152,8 @@ class Box:
 
 
 def _boxes(digits: list[Digit], shape: Shape) -> Iterator[Box]:
-    """Memory in parts that are elements or padding altogether."""
+    """Splits physical memory into boxes of elements or of padding only."""
+    # 20 channels in blocks of 16: block 0; lanes 0..4 of block 1; its lanes 4..16, which are zero.
     rank = len(digits)
     choices: list[list[dict[int, tuple[int, int, bool]]]] = []
     for dim, size in enumerate(shape):
@@ -179,14 +182,14 @@ def _boxes(digits: list[Digit], shape: Shape) -> Iterator[Box]:
 
 
 def _form(strides: Shape, start: Shape) -> Linear:
-    """The memory that the elements of a box have, by these distances between neighbours."""
+    """The offsets of the elements of a box in memory with these strides."""
     terms = {AffineExpr.dimension(at): stride for at, stride in enumerate(strides) if stride}
     first = sum(stride * low for stride, low in zip(strides, start, strict=True))
     return Linear(first, terms)
 
 
 def _digits(op: tile.PackOp) -> list[Digit] | None:
-    """Where the packed axes come from, if elements stand as usual before."""
+    """The digits of a packed layout; None for other layouts, or if the source has one."""
     shape, layout = tensor(op.output).get_shape(), layout_of(tensor(op.output))
     if layout is None or layout_of(tensor(op.source)) is not None:
         return None
@@ -194,13 +197,13 @@ def _digits(op: tile.PackOp) -> list[Digit] | None:
 
 
 def _strides(digits: Sequence[Digit], shape: Shape) -> Shape:
-    """How far apart, in the unpacked memory, neighbours along the packed axes are."""
+    """The strides of the packed axes in unpacked memory."""
     logical = row_major(shape)
     return tuple(logical[digit.dim] * digit.factor for digit in digits)
 
 
 def _shared(boxes: Sequence[Box]) -> list[int]:
-    """The axes along which all boxes are as long."""
+    """The axes along which all boxes have the same range, so that chunks may share them."""
     return [
         at
         for at in range(len(boxes[0].start))

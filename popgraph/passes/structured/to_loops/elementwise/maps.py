@@ -24,12 +24,12 @@ from popgraph.passes.structured.to_loops.emit.access import (
     Register,
     Source,
     Span,
+    full_spans,
     in_place,
     volume,
-    windows,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import (
-    Along,
+    VectorDim,
     inline,
     widest_lane,
     widest_lane_of_rows,
@@ -40,20 +40,20 @@ from popgraph.passes.structured.to_loops.emit.transpose_in_registers import (
     CopyPlan,
 )
 from popgraph.passes.structured.to_loops.emit.vectors import (
-    Run,
+    NestLoop,
     fitting_lanes,
     in_lanes,
     interleave,
     read,
-    run,
     write,
+    write_nest,
 )
 from popgraph.support.shapes import Shape
 from popgraph.support.tuning import Target
 
 
 def _may_transpose(op: tile.MapOp) -> bool:
-    """Whether each result is made of one element alone, so that it can change places on its way."""
+    """Whether each result depends on one element only, so that a transpose can compute it."""
     one = len(op.inputs) == len(op.outputs) == 1 and not op.tables
     return one and not indexed_dims(op.body.block)
 
@@ -62,8 +62,8 @@ class MapLoops(Emitter):
     """
     Writes the loops of one map.
 
-    `window` tells how much of each loop runs, from where the point stands; all of it by default.
-    What runs `once` is short: it does not transpose in registers.
+    `window` has the number of iterations of each loop, from its index on; by default all. A map
+    that runs `once`, at load, does not transpose in registers.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class MapLoops(Emitter):
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """Chunks have whole vectors, and whole squares of transposed elements."""
+        """Threads share loops in full vectors, and in full blocks of a transpose."""
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes
@@ -106,7 +106,8 @@ class MapLoops(Emitter):
         return loops_in_steps(self.groups, steps)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
-        """How many elements one vector holds; 0 when the map is not for vectors."""
+        """The number of lanes along the innermost loop; 0 if the map is not vectorized."""
+        # Results must be contiguous; inputs may be broadcast. Other strides would be gathered.
         op = self.op
         if not self.groups:
             return 0
@@ -124,10 +125,12 @@ class MapLoops(Emitter):
 
     def _interleaved_lanes(self, vector_bytes: int) -> int:
         """
-        How many lanes vectors have along the last but one loop, when the last one is short.
+        The number of lanes along the last but one loop, if the last one is short; 0 otherwise.
 
-        Results then stand next to each other along both; a few vectors are interleaved.
+        Results are contiguous along both loops: the vectors of a step are interleaved.
         """
+        # y[i, c] = f(x[c, i]) with 3 channels c has no vectors along c, but 3 interleaved ones
+        # along i (6231430b).
         if len(self.groups) < 2 or self.groups[-1].extent > self.target.tuning.most_interleaved:
             return 0
         around, inner = self.groups[-2], self.groups[-1]
@@ -135,8 +138,8 @@ class MapLoops(Emitter):
             return 0
         inputs = len(self.op.inputs)
         strides = [form.stride(around.last) for form in self.forms]
-        beside = {form.stride(inner.last) for form in self.forms[inputs:]}
-        if not set(strides[:inputs]) <= {0, 1} or beside != {1}:
+        inner_strides = {form.stride(inner.last) for form in self.forms[inputs:]}
+        if not set(strides[:inputs]) <= {0, 1} or inner_strides != {1}:
             return 0
         kinds = [tensor(value).element_type for value in self.values]
         if set(strides[inputs:]) != {inner.extent} or lane_type(kinds) is None:
@@ -145,7 +148,7 @@ class MapLoops(Emitter):
         return fitting_lanes(around.extent, vector_bytes, widest)
 
     def _step_of(self, group: Group) -> int:
-        """Whole squares, and whole lines of them, along the loops that are transposed."""
+        """The multiple in which threads share a loop of a transpose: blocks, or lines of them."""
         if group is self.groups[-1]:
             return self._square
         across = self.forms[0].stride(group.last) == 1
@@ -153,7 +156,7 @@ class MapLoops(Emitter):
 
     @property
     def _square(self) -> int:
-        """The lanes of a square of elements that is transposed in registers."""
+        """The side of a block that is transposed in registers, in elements."""
         kinds = [tensor(value).element_type for value in self.values]
         size = widest_lane(kinds, self.op.body.block)
         most = self.target.tuning.most_transposed
@@ -179,35 +182,37 @@ class MapLoops(Emitter):
         parts: Sequence[Span] | None = None,
     ) -> None:
         """
-        Writes the loops where `point` stands.
+        Writes the loops at `point`.
 
-        `sources` tells where each of `values` is, `parts` which part of each loop runs.
+        `sources` are the sources of `values`, `parts` the ranges of the loops.
         """
         self.point, self.tables = point, tables
         self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
-        parts = parts if parts is not None else windows(point, self.groups)
-        runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
+        parts = parts if parts is not None else full_spans(point, self.groups)
+        nest = [NestLoop(group, part) for group, part in zip(self.groups, parts, strict=True)]
         if self.interleaved:
-            *before, around, inner = runs
+            *before, around, inner = nest
             widened = replace(around, widths=(self.interleaved, 1))
 
-            def weave(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+            def interleaved_step(width: int, carried: list[SSAValue]) -> list[SSAValue]:
                 if width == 1:
-                    return run(point, [inner], self._element, carried)
+                    return write_nest(point, [inner], self._element, carried)
                 self._interleave(width)
                 return carried
 
-            run(point, [*before, widened], weave)
+            write_nest(point, [*before, widened], interleaved_step)
             return
         if self.lanes:
-            runs[-1] = Run(self.groups[-1], parts[-1], self._widths())
+            nest[-1] = NestLoop(self.groups[-1], parts[-1], self._widths())
         elif self.may_transpose and (squares := self._squares()):
-            squares.write(runs)
+            squares.write(nest)
             return
-        run(point, runs, self._element)
+        write_nest(point, nest, self._element)
 
     def _widths(self) -> tuple[int, ...]:
-        """The steps of the loop along lanes: narrow vectors take what is left of a row."""
+        """The steps of the vectorized loop; narrower vectors end the rows of a fused operation."""
+        # 20 elements of 16 lanes are 16 + 4 in a fused row, which runs often; elsewhere 16 + 4
+        # scalars.
         if not self.in_rows:
             return (self.lanes, 1)
         last = self.groups[-1]
@@ -224,25 +229,25 @@ class MapLoops(Emitter):
         return tuple(widths)
 
     def _squares(self) -> BlockTranspose | None:
-        """How elements are transposed on their way, if they are."""
+        """The transpose in registers of this map, if it is one."""
         source, target = (*self.sources, *self.targets)
         assert isinstance(source, Access) and isinstance(target, Access)
         shared = None if self.cut is None else self.groups[self.cut.only.loop]
-        plan = CopyPlan(source.memory, source.form, target.memory, target.form, self._made)
+        plan = CopyPlan(source.memory, source.form, target.memory, target.form, self._convert)
         return plan.squares(self.point, self.groups, self._square, shared)
 
-    def _made(self, value: SSAValue, lanes: int) -> SSAValue:
-        """What the body makes of one element, or of `lanes` of them, wherever they stand."""
-        (made,) = inline(self.point, self.op.body.block, [value], Along(0, lanes))
-        return in_lanes(self.point.writer, made, lanes)
+    def _convert(self, value: SSAValue, lanes: int) -> SSAValue:
+        """Writes the body for one element, or for `lanes` of them, at any indices."""
+        (result,) = inline(self.point, self.op.body.block, [value], VectorDim(0, lanes))
+        return in_lanes(self.point.writer, result, lanes)
 
     def _interleave(self, lanes: int) -> None:
-        """Vectors along the last but one loop for every step of the last one, then interleaved."""
+        """Computes a vector along the last but one loop per index of the last; interleaves them."""
         point, inner = self.point, self.groups[-1]
         columns = []
         for step in range(inner.extent):
             with point.shifted(inner.last, step):
-                columns.append(self._computed(self.groups[-2].last, lanes))
+                columns.append(self._results(self.groups[-2].last, lanes))
         for target, vectors in zip(self.targets, zip(*columns, strict=True), strict=True):
             assert not isinstance(target, Register)
             memory, index = point.of(target)
@@ -250,16 +255,16 @@ class MapLoops(Emitter):
             for number, vector in enumerate(interleave(point.writer, wide)):
                 point.writer.vector_store(vector, memory, index + number * lanes)
 
-    def _computed(self, along: int, lanes: int) -> list[SSAValue]:
-        """What the body makes of one element, or of `lanes` of them."""
+    def _results(self, along: int, lanes: int) -> list[SSAValue]:
+        """Writes the body for one element at the current index, or for `lanes` of them."""
         values = [read(self.point, access, along, lanes) for access in self.sources]
         arguments = [*values, *self.tables]
-        return inline(self.point, self.op.body.block, arguments, Along(along, lanes))
+        return inline(self.point, self.op.body.block, arguments, VectorDim(along, lanes))
 
     def _element(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         lanes = width if width > 1 else 0
         inner = self.groups[-1].last if self.groups else 0
-        results = self._computed(inner, lanes)
+        results = self._results(inner, lanes)
         for value, target in zip(results, self.targets, strict=True):
             write(self.point, target, value, lanes)
         return carried

@@ -1,4 +1,4 @@
-"""Loops of `tile.order`: keys and their places are distributed by one byte after the other."""
+"""Loops of `tile.order`: a radix sort of keys with their positions, byte by byte."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 DIGIT = 8
-"""Bits of a round: 256 counters stay in L1."""
+"""Bits of a round; its 256 counters stay in L1."""
 BUCKETS = 1 << DIGIT
 
 
 class OrderLoops(Emitter):
     """
-    Radix sort from the lowest byte to the highest; bytes that all keys share are passed over.
+    Writes a radix sort from the lowest byte to the highest; bytes that all keys share are skipped.
 
-    A round moves keys and places from one half of the memory to the other: 4 ns a key for f32,
-    where merging takes 4 ns for each of log2(n) rounds, and reads keys by their places.
+    A round moves keys and positions from one half of the memory to the other. It takes 4 ns a key
+    for f32; a merge sort takes as long in each of log2(n) rounds, and reads keys by position.
     """
 
     def __init__(self, op: tile.OrderOp, target: Target) -> None:
@@ -37,7 +37,7 @@ class OrderLoops(Emitter):
 
     @property
     def loops(self) -> None:
-        """A round counts all keys before it moves one."""
+        """One thread: a round counts all keys before it moves one."""
         return None
 
     def write(self, body: Body) -> None:
@@ -58,6 +58,7 @@ class _Sort:
         writer.store(zero, half, Index())
         with writer.loop(0, rounds * BUCKETS) as loop:
             writer.store(zero, counts, Index.of(loop.counter))
+        # One pass counts the bytes of all rounds: moving keys does not change the counts.
         with writer.loop(0, length) as loop:
             at = element_index(writer, tensor(self.op.keys), [loop.counter])
             key = writer.once(arith.BitcastOp(writer.load_input(self.body.inputs[0], at), i64))
@@ -68,18 +69,20 @@ class _Sort:
             self._round(number, length, counts, half)
         start = self._index(writer.load(half, Index()))
         with writer.loop(0, length) as loop:
-            _, place = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
+            _, position = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
             result = element_index(writer, tensor(self.op.positions), [loop.counter])
-            wide = writer.once(arith.ExtUIOp(place, i64))
+            wide = writer.once(arith.ExtUIOp(position, i64))
             writer.store(wide, self.body.outputs[0], result)
 
     def _round(self, number: int, length: int, counts: SSAValue, half: SSAValue) -> None:
-        """Distributes keys by a byte, unless all keys have the same one."""
+        """Distributes keys by a byte, unless all keys share it."""
+        # `half` is the start of the current half, 0 or `length`: it changes in rounds that move.
         writer, size = self.writer, self.writer.constant(length)
         start = self._index(writer.load(half, Index()))
         key, _ = self._get(start)
         same = self._index(writer.load(counts, self._bucket(key, number)))
         with writer.when(writer.once(arith.CmpiOp(same, size, "ne"))):
+            # The other half: length - 0 = length, and length - length = 0.
             target = writer.once(arith.SubiOp(size, start))
             first = writer.once(arith.IndexCastOp(target, i64))
             with writer.loop(0, BUCKETS, carried=[first]) as loop:
@@ -88,9 +91,9 @@ class _Sort:
                 writer.store(loop.carried[0], counts, at)
                 loop.next([writer.once(arith.AddiOp(loop.carried[0], count))])
             with writer.loop(0, length) as loop:
-                key, place = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
+                key, position = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
                 to = self._count(counts, self._bucket(key, number), 1)
-                self._put(self._index(to), key, place)
+                self._put(self._index(to), key, position)
             writer.store(first, half, Index())
 
     def _count(self, counts: SSAValue, at: Index, by: int) -> SSAValue:
@@ -113,12 +116,14 @@ class _Sort:
         return self.writer.once(arith.IndexCastOp(number, INDEX))
 
     def _get(self, at: SSAValue) -> tuple[SSAValue, SSAValue]:
-        _, keys, places = self.body.outputs
+        _, keys, positions = self.body.outputs
         key = self.writer.load(keys, Index.of(at))
-        return self.writer.once(arith.BitcastOp(key, i64)), self.writer.load(places, Index.of(at))
+        return self.writer.once(arith.BitcastOp(key, i64)), self.writer.load(
+            positions, Index.of(at)
+        )
 
-    def _put(self, at: SSAValue, key: SSAValue, place: SSAValue) -> None:
-        _, keys, places = self.body.outputs
+    def _put(self, at: SSAValue, key: SSAValue, position: SSAValue) -> None:
+        _, keys, positions = self.body.outputs
         kind = tensor(self.op.sorting).element_type
         self.writer.store(self.writer.once(arith.BitcastOp(key, kind)), keys, Index.of(at))
-        self.writer.store(place, places, Index.of(at))
+        self.writer.store(position, positions, Index.of(at))

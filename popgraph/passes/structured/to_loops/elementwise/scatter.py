@@ -1,4 +1,4 @@
-"""Loops of `tile.scatter`: starts the result, then combines what comes to its places."""
+"""Loops of `tile.scatter`: initializes the result, then combines updates into its elements."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from popgraph.passes.structured.to_loops.emit.create import sum_of
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
-    Run,
+    NestLoop,
     fitting_lanes,
     in_lanes,
     read,
-    run,
+    write_nest,
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.support.shapes import prod
@@ -42,7 +42,7 @@ from popgraph.support.tuning import Target
 
 
 class ScatterLoops(Emitter):
-    """Zero or what it starts with, then combine; each chunk in its own part of the result."""
+    """Writes the initial result, then the updates; each chunk in its own range of the result."""
 
     covers_memory = True
 
@@ -56,7 +56,8 @@ class ScatterLoops(Emitter):
 
     @property
     def loops(self) -> list[Loop] | None:
-        """Only the outermost, if it goes over all of the result's outermost dimension."""
+        """Threads share the outermost loop, if it is the result's outermost dimension."""
+        # Chunks then update disjoint rows; other loops may update any element.
         op, type_ = self.op, tensor(self.op.output)
         if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
             return None
@@ -64,7 +65,7 @@ class ScatterLoops(Emitter):
 
     @property
     def ends_at_sizes(self) -> bool:
-        """Rows of the result after a size are not started."""
+        """Whether rows of the result end at a size, too; only the outermost loop can."""
         rows = self._running_rows
         return not rows or (self.loops is not None and rows == [0])
 
@@ -85,11 +86,11 @@ class ScatterLoops(Emitter):
         initial = sources.pop() if op.initial is not None else None
         mine = body.parts[0] if self.cut or self._running_rows else None
         copied = nullcontext() if initial is None else writer.when(writer.apart(initial, result))
-        with copied:  # What the result starts with is there where both are in one memory.
+        with copied:  # In one memory, the result has its initial elements already.
             _start(writer, op, initial, result, mine)
         if 0 not in op.sizes:
-            runs = [Run(*pair) for pair in zip(self.groups, body.parts, strict=True)]
-            _combine(writer, op, runs, sources, result)
+            nest = [NestLoop(*pair) for pair in zip(self.groups, body.parts, strict=True)]
+            _combine(writer, op, nest, sources, result)
 
 
 def _start(
@@ -106,49 +107,50 @@ def _start(
     rows, inside = (1, prod(shape)) if part is None else (shape[0], prod(shape[1:]))
     lanes = fitting_lanes(inside, writer.target.machine.vector_bytes, lane_bytes(kind))
     point = IterationPoint(writer, (rows, inside))
-    row, beside = Group((0,), rows), Group((1,), inside)
+    row, columns = Group((0,), rows), Group((1,), inside)
 
     def move(width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        place, lanes = point.indices[0].scaled(inside) + point.indices[1], _lanes(width)
+        index, lanes = point.indices[0].scaled(inside) + point.indices[1], _lanes(width)
         value = in_lanes(writer, nothing, lanes) if nothing is not None else None
         if initial is not None:
-            value = writer.get(initial, place, lanes)
+            value = writer.get(initial, index, lanes)
         assert value is not None
-        writer.put(value, target, place)
+        writer.put(value, target, index)
         return carried
 
     widths = (lanes, 1) if lanes else (1,)
-    run(point, [Run(row, slices), Run(beside, Span(0, inside), widths)], move)
+    write_nest(point, [NestLoop(row, slices), NestLoop(columns, Span(0, inside), widths)], move)
 
 
 def _lanes(width: int) -> int:
-    """How many lanes a step of this width has; 0 for scalars."""
+    """The lanes of a step of this width; 0 for scalars."""
     return width if width > 1 else 0
 
 
 def _row_lanes(op: tile.ScatterOp, target: Target) -> int:
     """
-    How many lanes vectors have along the last dimension; 0 if it is not for vectors.
+    The number of lanes along the last dimension; 0 if it is not vectorized.
 
-    It is if whole rows go where the other indices say: no two lanes of a vector meet.
+    Only if whole rows are updated, so that no two lanes of a vector update the same element.
     """
+    # y[i[r], c] += x[r, c] has vectors along c. In y[i[r, c], c], lanes have rows of their own.
     last, result = len(op.sizes) - 1, tensor(op.output)
     shape, block = result.get_shape(), op.body.block
     assert block.last_op is not None
-    *places, _ = block.last_op.operands
-    counter = places[-1].owner
+    *indices, _ = block.last_op.operands
+    counter = indices[-1].owner
     if not (isinstance(counter, tile.IndexOp) and counter.dim.value.data == last):
         return 0
-    own = offset(result, AffineMap.identity(len(shape)), shape)
+    form = offset(result, AffineMap.identity(len(shape)), shape)
     strides = [
         offset(tensor(value), map_, op.sizes).stride(last)
         for value, map_ in zip(op.inputs, op.input_maps, strict=True)
     ]
-    if own.stride(len(shape) - 1) != 1 or not set(strides) <= {0, 1}:
+    if form.stride(len(shape) - 1) != 1 or not set(strides) <= {0, 1}:
         return 0
     moving = [stride != 0 for stride in strides]
     arguments = {one for one, moves in zip(block.args, moving, strict=True) if moves}
-    if counter.result.uses.get_length() != 1 or _reads(places, arguments):
+    if counter.result.uses.get_length() != 1 or _reads(indices, arguments):
         return 0
     kind = result.element_type
     widest = widest_lane_of_rows([kind], block, last, moving)
@@ -171,7 +173,7 @@ def _reads(values: Sequence[SSAValue], arguments: Container[SSAValue]) -> bool:
 def _combine(
     writer: Writer,
     op: tile.ScatterOp,
-    runs: list[Run],
+    nest: list[NestLoop],
     sources: Sequence[SSAValue],
     target: SSAValue,
 ) -> None:
@@ -195,5 +197,5 @@ def _combine(
         return carried
 
     if lanes := _row_lanes(op, writer.target):
-        runs[-1] = replace(runs[-1], widths=(lanes, 1))
-    run(point, runs, add)
+        nest[-1] = replace(nest[-1], widths=(lanes, 1))
+    write_nest(point, nest, add)

@@ -1,4 +1,4 @@
-"""Loops of `tile.segments`: vectors of columns, over the rows of each segment."""
+"""Loops of `tile.segments`: reduces the rows of each segment, in vectors of columns."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, element_index
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline, widest_lane
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, in_lanes, run
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    NestLoop,
+    fitting_lanes,
+    in_lanes,
+    write_nest,
+)
 from popgraph.passes.structured.to_loops.emit.writer import INDEX
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 
 class SegmentsLoops(Emitter):
-    """Segment by segment: its rows are added to a few vectors, which are stored once."""
+    """Writes segment by segment: reduces its rows in a few vectors, which are stored once."""
 
     def __init__(self, op: tile.SegmentsOp, target: Target) -> None:
         super().__init__(op, target)
@@ -36,6 +41,7 @@ class SegmentsLoops(Emitter):
         self.lanes = fitting_lanes(columns, target.machine.vector_bytes, widest)
         if not _is_dense(op):
             self.lanes = 0
+        # Totals of a few vectors of columns stay in registers over all rows of a segment.
         most = target.tuning.reduction_vectors
         self.vectors = max(1, min(most, columns // self.lanes)) if self.lanes else 1
         self.work = prod(tensor(op.rows).get_shape()) + prod(op.sizes)
@@ -43,6 +49,7 @@ class SegmentsLoops(Emitter):
     @property
     def loops(self) -> list[Loop] | None:
         """Threads share segments."""
+        # Segments have rows of their own, so chunks write disjoint results.
         return None if layout_of(tensor(self.op.output)) else [Loop(self.op.sizes[0])]
 
     def write(self, body: Body) -> None:
@@ -69,13 +76,13 @@ class SegmentsLoops(Emitter):
 
             group = Group((0,), columns)
             widths = _used(steps, columns)
-            run(point, [Run(group, Span(0, columns), widths)], block)
+            write_nest(point, [NestLoop(group, Span(0, columns), widths)], block)
 
     def _columns(
-        self, body: Body, point: IterationPoint, width: int, places: Sequence[SSAValue]
+        self, body: Body, point: IterationPoint, width: int, segment_rows: Sequence[SSAValue]
     ) -> None:
-        """A few neighbouring columns of one segment."""
-        writer, (segment, start, end) = body.writer, places
+        """Writes a few adjacent columns of one segment."""
+        writer, (segment, start, end) = body.writer, segment_rows
         lanes = self.lanes if width > 1 else 0
         vectors = max(1, width // max(1, lanes))
         nothing = in_lanes(writer, writer.literal(self.op.initial), lanes)
@@ -90,7 +97,7 @@ class SegmentsLoops(Emitter):
             for vector, total in enumerate(loop.carried):
                 row = at(self.op.rows, loop.counter, vector)
                 element = writer.get(body.inputs[0], row, lanes)
-                (made,) = inline(point, self.op.body.block, [element, total], Along(0, lanes))
+                (made,) = inline(point, self.op.body.block, [element, total], VectorDim(0, lanes))
                 totals.append(made)
             loop.next(totals)
         for vector, total in enumerate(loop.results):
@@ -98,17 +105,18 @@ class SegmentsLoops(Emitter):
 
 
 def _is_dense(op: tile.SegmentsOp) -> bool:
-    """Whether neighbours in a row are neighbours in memory."""
+    """Whether rows are contiguous in memory."""
     for value in (op.rows, op.output):
         type_ = tensor(value)
         form = offset(type_, AffineMap.identity(2), type_.get_shape())
+        # One column is contiguous whatever its stride.
         if form.stride(1) != 1 and type_.get_shape()[1] > 1:
             return False
     return True
 
 
 def _used(steps: Sequence[int], extent: int) -> tuple[int, ...]:
-    """The steps that a loop takes, the longest first."""
+    """The steps that a loop of this extent takes, the longest first."""
     used = []
     for step in dict.fromkeys(steps):
         if extent >= step:

@@ -1,4 +1,4 @@
-"""Loops of `tile.suppress`: a heap of candidates, compared with vectors of kept boxes."""
+"""Loops of `tile.suppress`: candidates from a heap are compared with vectors of kept boxes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.structured.selection import LANES, SIDES, padded
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
+from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of, of_lanes
@@ -26,18 +26,18 @@ from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 CHUNK = 16
-"""Candidates between two looks at whether enough are kept: scf.for has no way out."""
+"""Candidates between two tests whether enough are kept: `scf.for` has no early exit."""
 KEYS = 2
-"""Vectors of keys that are passed over together if none is a candidate."""
+"""Vectors of keys that are skipped together if none is a candidate."""
 VECTORS = 8
-"""Vectors of kept boxes between two looks at whether one of them suppresses the candidate."""
+"""Vectors of kept boxes between two tests whether one of them suppresses the candidate."""
 
 
 class SuppressLoops(Emitter):
     """
-    Row by row: the keys of candidates become a heap, from which they are taken best first.
+    Writes row by row: the keys of candidates become a heap, from which they are taken best first.
 
-    So only as many are sorted as are looked at: 100 boxes of 100,000 take 0.1 of a whole sort.
+    Only candidates that are examined are sorted: 100 boxes of 100,000 take 0.1 of a full sort.
     """
 
     def __init__(self, op: tile.SuppressOp, target: Target) -> None:
@@ -47,7 +47,7 @@ class SuppressLoops(Emitter):
 
     @property
     def loops(self) -> None:
-        """All rows share one heap."""
+        """One thread: all rows share one heap."""
         return None
 
     def write(self, body: Body) -> None:
@@ -85,7 +85,7 @@ class _Row:
             self.writer.store(nowhere, self.body.outputs[0], self._result(loop.counter))
 
     def _collect(self, length: int) -> SSAValue:
-        """heap[k] = key; k += key != 0. The number of candidates."""
+        """Fills the heap: heap[k] = key; k += key != 0. Returns the number of candidates."""
         writer, lanes = self.writer, self._key_lanes
         count = writer.local(i64, 1)
         writer.store(writer.number(0, i64), count, Index())
@@ -99,8 +99,10 @@ class _Row:
                     )
                     for vector in range(KEYS)
                 ]
-                some = of_lanes(writer, reduce(self._either, map(self._bits, vectors)), arith.OrIOp)
-                is_one = writer.once(arith.CmpiOp(some, writer.number(0, i32), "ne"))
+                any_bits = of_lanes(
+                    writer, reduce(self._either, map(self._bits, vectors)), arith.OrIOp
+                )
+                is_one = writer.once(arith.CmpiOp(any_bits, writer.number(0, i32), "ne"))
                 with writer.when(is_one):
                     end = writer.value(Index.of(loop.counter, 1, block))
                     self._collect_each(loop.counter, end, count)
@@ -108,11 +110,12 @@ class _Row:
         return self._number(count)
 
     def _collect_each(self, start: SSAValue, end: SSAValue, count: SSAValue) -> None:
-        """Without a branch: where there are candidates, the next key is often one, too."""
+        """Collects the candidates of a range, without a branch on each key."""
+        # Candidates are clustered: among them, the next key is often one, too.
         writer = self.writer
         with writer.loop(start, end, carried=[self._number(count)]) as loop:
             key = self._bits(writer.load_input(self.body.inputs[1], self._key(loop.counter)))
-            self._put(loop.carried[0], self._unequal(key, loop.counter))
+            self._put(loop.carried[0], self._heap_key(key, loop.counter))
             is_one = writer.once(arith.CmpiOp(key, writer.number(0, i32), "ne"))
             step = writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(is_one, i64)), INDEX))
             loop.next([writer.value(Index.of(loop.carried[0]) + Index.of(step))])
@@ -120,7 +123,7 @@ class _Row:
 
     @property
     def _key_lanes(self) -> int:
-        """Keys of a vector; 0 where they are not side by side."""
+        """Keys of a vector; 0 if they are not contiguous."""
         type_ = tensor(self.op.keys)
         form = offset(type_, AffineMap.identity(3), type_.get_shape())
         return self.writer.target.machine.vector_bytes // 4 if form.stride(2) == 1 else 0
@@ -133,22 +136,25 @@ class _Row:
         lanes = lanes_of(keys)
         return self.writer.once(arith.BitcastOp(keys, vector_of(i32, lanes) if lanes else i32))
 
-    def _unequal(self, key: SSAValue, place: SSAValue) -> SSAValue:
-        """A key of the heap: of equal ones, that of the lower position is larger."""
+    def _heap_key(self, key: SSAValue, position: SSAValue) -> SSAValue:
+        """A key of the heap: the key, then the complement of the position."""
+        # One comparison of integers: among equal keys, that of the lower position is larger.
         writer = self.writer
-        high, at = (writer.once(arith.ExtUIOp(half, i64)) for half in (key, self._half(place)))
+        high, at = (
+            writer.once(arith.ExtUIOp(half, i64)) for half in (key, self._low_half(position))
+        )
         high = writer.once(arith.ShLIOp(high, writer.number(32, i64)))
         low = writer.once(arith.XOrIOp(at, writer.number((1 << 32) - 1, i64)))
         return writer.once(arith.OrIOp(high, low))
 
-    def _half(self, place: SSAValue) -> SSAValue:
-        return self.writer.once(arith.IndexCastOp(place, i32))
+    def _low_half(self, position: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(position, i32))
 
     def _either(self, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.writer.once(arith.OrIOp(one, other))
 
     def _levels(self, size: SSAValue, length: int) -> tuple[SSAValue, SSAValue]:
-        """The depth of the heap, and the largest power of two that is not above its size."""
+        """The depth of the heap, and the largest power of two up to its size."""
         writer, one = self.writer, self.writer.constant(1)
         start = [writer.constant(0), one]
         with writer.loop(0, length.bit_length(), carried=start) as loop:
@@ -161,6 +167,8 @@ class _Row:
 
     def _order(self, size: SSAValue, levels: SSAValue, top: SSAValue) -> None:
         """Heapifies level by level, from the bottom."""
+        # Level by level, since `_sift` runs a fixed number of steps: a node of the lowest inner
+        # level takes 1, the root `levels`.
         writer = self.writer
         half = writer.once(arith.DivSIOp(size, writer.constant(2)))
         with writer.loop(0, levels, carried=[top]) as level:
@@ -174,7 +182,7 @@ class _Row:
             level.next([before])
 
     def _choose(self, size: SSAValue, levels: SSAValue) -> SSAValue:
-        """Takes candidates off the heap until enough are kept; how many are."""
+        """Takes candidates off the heap until enough are kept; returns their number."""
         writer = self.writer
         limit = writer.once(
             arith.IndexCastOp(writer.load_input(self.body.inputs[2], Index()), INDEX)
@@ -192,24 +200,24 @@ class _Row:
         return writer.once(arith.MaxSIOp(self._number(count), writer.constant(0)))
 
     def _take(self, size: SSAValue, number: SSAValue, levels: SSAValue) -> SSAValue:
-        """The best candidate's position; the last of the heap goes down in its place."""
+        """Removes the best candidate from the heap and returns its position."""
         writer = self.writer
         root = writer.constant(0)
         best = self._get(root)
         left = writer.value(Index.of(size, 1, -1) + Index.of(number, -1))
         self._sift(root, self._get(left), left, levels)
         low = writer.once(arith.TruncIOp(best, i32))
-        place = writer.once(arith.XOrIOp(low, writer.number(-1, i32)))
-        return writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(place, i64)), INDEX))
+        position = writer.once(arith.XOrIOp(low, writer.number(-1, i32)))
+        return writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(position, i64)), INDEX))
 
-    def _try(self, place: SSAValue, count: SSAValue, most: SSAValue) -> None:
+    def _try(self, position: SSAValue, count: SSAValue, most: SSAValue) -> None:
         """Keeps a candidate unless a kept one suppresses it."""
         writer, boxes = self.writer, self.body.inputs[0]
         box = [
             writer.load_input(
                 boxes,
                 element_index(
-                    writer, tensor(self.op.boxes), [self.batch, place, writer.constant(side)]
+                    writer, tensor(self.op.boxes), [self.batch, position, writer.constant(side)]
                 ),
             )
             for side in range(SIDES)
@@ -221,7 +229,7 @@ class _Row:
         with writer.when(writer.once(arith.AndIOp(free, alone))):
             for side, value in enumerate(box):
                 writer.store(value, self.body.outputs[2], self._side(side, number))
-            stored = writer.once(arith.IndexCastOp(place, i64))
+            stored = writer.once(arith.IndexCastOp(position, i64))
             writer.store(stored, self.body.outputs[0], self._result(number))
             more = writer.value(Index.of(number, 1, 1))
             writer.store(writer.once(arith.IndexCastOp(more, i64)), count, Index())
@@ -231,7 +239,7 @@ class _Row:
                 self._clear(more)
 
     def _suppressed(self, box: Sequence[SSAValue], count: SSAValue) -> SSAValue:
-        """A number that is not 0 if a kept box suppresses this one."""
+        """An integer, not 0 if a kept box suppresses this one."""
         writer, lanes = self.writer, self._lanes
         threshold = writer.load_input(self.body.inputs[3], Index())
         nothing, ones = (in_lanes(writer, writer.number(value, i32), lanes) for value in (0, -1))
@@ -248,7 +256,7 @@ class _Row:
                 ]
                 point = IterationPoint(writer, (padded(self.op.count),))
                 (found,) = inline(
-                    point, self.op.body.block, [*kept, *box, threshold], Along(0, lanes)
+                    point, self.op.body.block, [*kept, *box, threshold], VectorDim(0, lanes)
                 )
                 chosen = tile.SelectOp if lanes else arith.SelectOp
                 inner.next([writer.once(chosen(found, ones, inner.carried[0]))])
@@ -261,7 +269,8 @@ class _Row:
         return min(LANES, self.writer.target.machine.vector_bytes // 4)
 
     def _clear(self, start: SSAValue) -> None:
-        """Boxes without an area suppress nothing: the rest of a vector that has begun."""
+        """Fills the next vector of kept boxes with empty ones."""
+        # Vectors compare with all their lanes: boxes without an area suppress nothing.
         nothing = self.writer.number(0, tensor(self.op.boxes).element_type)
         with self.writer.loop(0, LANES) as loop:
             for side in range(SIDES):
@@ -271,13 +280,15 @@ class _Row:
     # The heap: the largest key is the root.
 
     def _sift(self, start: SSAValue, moving: SSAValue, size: SSAValue, steps: SSAValue) -> None:
-        """A key goes down from `start` as long as one below it is larger."""
+        """Sifts a key down from `start` while a child is larger."""
         with self.writer.loop(0, steps, carried=[start]) as loop:
             loop.next([self._step_down(loop.carried[0], size, moving)])
         self._put(loop.results[0], moving)
 
     def _step_down(self, at: SSAValue, size: SSAValue, moving: SSAValue) -> SSAValue:
-        """The larger of the two below goes up if it is larger than what moves; its place then."""
+        """Moves the larger child up if it is larger than `moving`; returns the new node."""
+        # Selects instead of branches, as the number of steps is fixed: a key that has arrived is
+        # stored again.
         writer = self.writer
         left = self._inside(Index.of(at, 2, 1), size, at)
         right = self._inside(Index.of(at, 2, 2), size, left)
@@ -289,8 +300,10 @@ class _Row:
         return self._select(goes, self._select(is_right, right, left), at)
 
     def _inside(self, at: Index, size: SSAValue, instead: SSAValue) -> SSAValue:
-        place = self.writer.value(at)
-        return self._select(self.writer.once(arith.CmpiOp(place, size, "slt")), place, instead)
+        position = self.writer.value(at)
+        return self._select(
+            self.writer.once(arith.CmpiOp(position, size, "slt")), position, instead
+        )
 
     def _select(self, condition: SSAValue, one: SSAValue, other: SSAValue) -> SSAValue:
         assert condition.type == i1

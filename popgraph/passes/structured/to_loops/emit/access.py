@@ -31,7 +31,7 @@ FIRST = Index()
 
 @dataclass(frozen=True)
 class Access:
-    """A piece of memory, from `start` on, and where in it the element of a domain index stands."""
+    """The elements of a tensor in memory: that of domain index `i` is at `start + form(i)`."""
 
     memory: SSAValue
     form: Linear
@@ -39,19 +39,19 @@ class Access:
 
 
 def argument_number(memory: SSAValue) -> int | None:
-    """The number of the kernel's argument that a memory is; None if it is local."""
+    """The number of a memory among the kernel's arguments; None for local memory."""
     return memory.index if isinstance(memory, BlockArgument) else None
 
 
 @dataclass
 class Register:
-    """A scalar that stands nowhere in memory: what was written last."""
+    """A scalar without memory; holds the value written last."""
 
     value: SSAValue | None = None
 
 
 Source = Access | Register
-"""Where a body's operand comes from, or where its result goes."""
+"""The source of a body's operand, or the target of its result."""
 
 
 def accesses(
@@ -60,7 +60,7 @@ def accesses(
     maps: Sequence[AffineMap],
     sizes: Shape,
 ) -> list[Access]:
-    """Where the elements of these values stand in their memories."""
+    """The accesses to these values in their memories."""
     return [
         Access(memory, offset(tensor(value), map_, sizes))
         for memory, value, map_ in zip(memories, values, maps, strict=True)
@@ -68,7 +68,7 @@ def accesses(
 
 
 class IterationPoint:
-    """The current index of every loop of a domain: its induction variables, as far as bound."""
+    """The current index of each loop of a domain; loops that are not open yet are at 0."""
 
     def __init__(self, writer: Writer, sizes: Shape) -> None:
         self.writer = writer
@@ -76,18 +76,19 @@ class IterationPoint:
         self.indices: dict[int, Index] = {dim: Index() for dim in range(len(sizes))}
 
     def bind(self, group: Group, index: Index) -> None:
-        """The loop of `group` is at `index`."""
+        """Sets the index of the loop of `group`."""
+        # Joined dimensions have one counter, in steps of the last: (i, j) is i * size(j) + j.
         self.indices[group.last] = index
 
     def new_dim(self) -> int:
-        """A dimension behind those of the domain, for a loop that no form knows."""
+        """Adds a dimension to the domain, for a loop that no access depends on."""
         dim = max(self.indices, default=-1) + 1
         self.indices[dim] = Index()
         return dim
 
     @contextmanager
     def shifted(self, dim: int, by: int) -> Iterator[None]:
-        """A few steps further along `dim`."""
+        """Adds `by` to the index of `dim` inside the context."""
         before = dict(self.indices)
         if by:
             self.indices[dim] = self.indices[dim] + by
@@ -95,7 +96,7 @@ class IterationPoint:
         self.indices = before
 
     def index(self, form: Linear) -> Index:
-        """Where the element of a form stands now."""
+        """The offset of a form at the current indices."""
         return _index_of(self.writer, form, self.indices, self.sizes)
 
     def of(self, access: Access) -> tuple[SSAValue, Index]:
@@ -118,10 +119,12 @@ def _index_of(writer: Writer, form: Linear, indices: Mapping[int, Index], sizes:
 
 
 def _digit(writer: Writer, atom: AffineExpr, indices: Mapping[int, Index], sizes: Shape) -> Index:
-    """A `floordiv` or `mod`, made of non-negative numbers so that the machine's division does."""
+    """The value of a `floordiv` or `mod`."""
     assert isinstance(atom, AffineBinaryOpExpr) and isinstance(atom.rhs, AffineConstantExpr)
     by = atom.rhs.value
     inner = linear(atom.lhs, sizes)
+    # Affine maps round down, machines toward zero: -1 floordiv 4 is -1, -1 / 4 is 0. A multiple of
+    # the divisor makes the dividend non-negative: (-1 + 4) / 4 - 1.
     shift = max(0, -(inner.bounds(sizes)[0] // by))
     index = _index_of(writer, inner, indices, sizes) + shift * by
     quotient = atom.kind == AffineBinaryOpKind.FloorDiv
@@ -135,7 +138,7 @@ def _digit(writer: Writer, atom: AffineExpr, indices: Mapping[int, Index], sizes
 
 @dataclass(frozen=True)
 class Span:
-    """The part of a loop that one chunk runs: `base + (lower .. upper)`."""
+    """The range of a loop that one chunk runs: `base + (lower .. upper)`."""
 
     lower: Bound
     upper: Bound
@@ -150,8 +153,8 @@ class Span:
         return self.base + _index(self.upper)
 
     @property
-    def fixed(self) -> int | None:
-        """How many steps, when every chunk has as many."""
+    def static_extent(self) -> int | None:
+        """The number of iterations if all chunks have the same; None otherwise."""
         if isinstance(self.lower, int) and isinstance(self.upper, int):
             return self.upper - self.lower
         return None
@@ -168,10 +171,10 @@ def spans(
     chunk: SSAValue | None,
     sizes: Mapping[int, SSAValue] = MappingProxyType({}),
 ) -> list[Span]:
-    """The part of each loop that the current chunk runs; running loops end at these `sizes`."""
+    """The range of each loop that the current chunk runs; `sizes` end loops with a size."""
     result = [Span(0, _end(writer, group, sizes)) for group in groups]
     if cut is not None and chunk is not None:
-        for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
+        for part, number in zip(cut.parts, part_numbers(writer, cut, chunk), strict=True):
             running = groups[part.loop].running
             if running is not None:
                 result[part.loop] = _running_part(
@@ -180,9 +183,12 @@ def spans(
                 continue
             extent = groups[part.loop].extent
             start = number.scaled(part.size)
+            # Equal parts keep constant bounds, so blocks of rows are balanced (12 rows: 6 + 6, not
+            # 8 + 4) and need no code for a remainder.
             if part.count * part.size == extent:
                 result[part.loop] = Span(0, part.size, start)
                 continue
+            # The last part is shorter: 10 iterations in 4 parts of 3 end at 3, 6, 9 and 10.
             end = writer.value(start + part.size)
             upper = writer.once(arith.MinSIOp(end, writer.constant(extent)))
             result[part.loop] = Span(writer.value(start), upper)
@@ -190,12 +196,12 @@ def spans(
 
 
 def whole(writer: Writer, group: Group, base: Index = FIRST) -> Span:
-    """All of a loop, as far as it runs, from `base` on."""
+    """The full range of a loop, up to its size in this call, from `base` on."""
     return Span(0, _end(writer, group, writer.sizes), base)
 
 
 def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
-    """The end of a loop."""
+    """The end of a loop in this call."""
     running = group.running
     if running is None:
         return group.extent
@@ -204,17 +210,17 @@ def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
 
 
 def ceiling(writer: Writer, number: SSAValue, by: int) -> SSAValue:
-    """A number divided by `by`, rounded up."""
+    """`number / by`, rounded up."""
     padded = writer.value(Index.of(number, constant=by - 1))
     return writer.once(arith.DivSIOp(padded, writer.constant(by)))
 
 
 def _running_part(writer: Writer, group: Group, count: int, number: Index, size: SSAValue) -> Span:
     """
-    One of `count` parts of a loop that ends at a size: each has as many steps of the size.
+    One of `count` parts of a loop that ends at a size of the call.
 
-    So a part begins at a multiple of what one step of the size comes to, like the whole loop; the
-    last parts are shorter, or empty.
+    Each part has ceil(size / count) steps of the size, `factor` iterations each. The last parts are
+    shorter, or empty.
     """
     assert group.running is not None
     factor = group.running.factor
@@ -222,22 +228,23 @@ def _running_part(writer: Writer, group: Group, count: int, number: Index, size:
         size, factor = ceiling(writer, writer.times(size, factor), group.together), 1
     steps = ceiling(writer, size, count)
     start = writer.once(arith.MuliOp(writer.value(number), steps))
+    # 4 rows in 6 parts of 1: without the minima, the last two would be 4..5 and 5..6.
     lower = writer.once(arith.MinSIOp(start, size))
     upper = writer.once(arith.MinSIOp(writer.value(Index.of(start) + Index.of(steps)), size))
     return Span(writer.times(lower, factor), writer.times(upper, factor))
 
 
-def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:
-    """Which of its parts a chunk has of each loop that is cut."""
+def part_numbers(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:
+    """The number of a chunk's part in each cut loop: digits of its number, last loop fastest."""
     rest, numbers = Index.of(chunk), list[Index]()
     for part in reversed(cut.parts[1:]):
-        rest, number = digits(writer, rest, part.count)
+        rest, number = quotient_and_remainder(writer, rest, part.count)
         numbers.append(number)
     return [rest, *reversed(numbers)]
 
 
-def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
-    """A number as so many times the base, and the rest."""
+def quotient_and_remainder(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
+    """The quotient and the remainder of a number by a base."""
     if base == 1:
         return number, Index()
     value, divisor = writer.value(number), writer.constant(base)
@@ -247,8 +254,8 @@ def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
     )
 
 
-def windows(point: IterationPoint, groups: Sequence[Group]) -> list[Span]:
-    """All of each loop, from where `point` stands."""
+def full_spans(point: IterationPoint, groups: Sequence[Group]) -> list[Span]:
+    """The full range of each loop, from its index in `point` on."""
     return [whole(point.writer, group, point.indices[group.last]) for group in groups]
 
 
@@ -263,9 +270,12 @@ def in_place(
     sizes: Shape,
 ) -> list[tuple[int, int]]:
     """
-    Pairs of an operand and a result by number, where the operand is read just before the result is
-    written over it, and nowhere else.
+    Pairs of an operand and a result, by number, that may share memory.
+
+    The operand is read once, at the index that the result is then written to.
     """
+    # Another read, or one at another index, could find a result: y = x + transpose(x). Gaps of a
+    # result are zeroed before its loops, which would erase the operand.
     pairs = []
     for value, map_ in read:
         if operands.count(value) == 1 and reads_whole(tensor(value), map_, sizes):
@@ -280,7 +290,7 @@ def in_place(
 def element_index(
     writer: Writer, type_: TensorType[Attribute], indices: Sequence[SSAValue]
 ) -> Index:
-    """Where in the memory behind a tensor the element at computed indices stands."""
+    """The index in a tensor's memory of the element at computed indices."""
     shape = type_.get_shape()
     point = IterationPoint(writer, shape)
     for dim, index in enumerate(indices):

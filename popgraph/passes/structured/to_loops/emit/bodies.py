@@ -34,13 +34,13 @@ from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 
 def widest_lane(types: Sequence[Attribute], *bodies: Block, along: int | None = None) -> int:
     """
-    The size of the widest lane, in bytes, when these elements go through these bodies as vectors.
+    The size in bytes of the widest lane, if bodies compute these types of elements in vectors.
 
-    0 when something in them has no form for vectors.
+    0 if an operation has no vector form.
     """
     sizes = {lane_bytes(kind) for kind in types}
     for body in bodies:
-        # An index is the same for all lanes, but that of the dimension that vectors run along.
+        # An index is a scalar, common to all lanes, except along the vectorized dimension.
         alike = set() if along in indexed_dims(body) else {INDEX}
         for op in body.ops:
             if not _works_on_lanes(op):
@@ -58,11 +58,13 @@ def widest_lane_of_rows(
     types: Sequence[Attribute], block: Block, along: int, moving: Sequence[bool]
 ) -> int:
     """
-    As `widest_lane`, for a body that looks up rows: tables are read in the order of the lanes.
+    The widest lane, like `widest_lane`, of a body that looks up rows of tables along the lanes.
 
-    `moving` says which arguments differ from lane to lane, `types` what is written in the end. 0
-    also when the place along another axis differs, or elements of a row do not stand together.
+    `moving` marks the arguments that differ between lanes, `types` are the results. 0 also if lanes
+    look up different rows, or the elements of a row are not contiguous.
     """
+    # Lanes of different rows would be gathered. Lookups of rows by vectors make resizing between
+    # convolutions 1.4 times as fast (300121f2).
     sizes = {lane_bytes(kind) for kind in types}
     differing = {one for one, moves in zip(block.args, moving, strict=False) if moves}
     sizes.update(lane_bytes(one.type) for one in differing)
@@ -89,7 +91,7 @@ def widest_lane_of_rows(
 
 
 def _has_rows(op: tile.ElementOp) -> bool:
-    """Whether neighbours along the last axis of a table are neighbours in memory."""
+    """Whether a table is contiguous along its last axis."""
     type_ = op.table.type
     assert isinstance(type_, TensorType)
     shape = type_.get_shape()
@@ -100,14 +102,14 @@ def _has_rows(op: tile.ElementOp) -> bool:
 
 
 @dataclass(frozen=True)
-class Along:
-    """The dimension that the lanes of vectors run along, and how many there are."""
+class VectorDim:
+    """The vectorized dimension and the number of lanes."""
 
     dim: int
     lanes: int
 
     def index(self, writer: Writer, first: SSAValue) -> SSAValue:
-        """The index of every lane."""
+        """The indices of all lanes: first, first + 1, ..."""
         if not self.lanes:
             return first
         type_ = VectorType(INDEX, [self.lanes])
@@ -117,13 +119,15 @@ class Along:
 
 
 def inline(
-    point: IterationPoint, block: Block, arguments: Sequence[SSAValue], along: Along | None = None
+    point: IterationPoint,
+    block: Block,
+    arguments: Sequence[SSAValue],
+    along: VectorDim | None = None,
 ) -> list[SSAValue]:
     """
-    Writes a body with these values for its arguments; gives what it yields.
+    Writes a body for these arguments and returns the values it yields.
 
-    Operations with a vector among their operands work on vectors; the others stay scalar, and
-    are written as far out as they can be.
+    Operations with a vector operand compute vectors; others stay scalar and are hoisted.
     """
     writer = point.writer
     values: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
@@ -150,12 +154,12 @@ def inline(
                 values[op.result] = writer.literal(op.value)
             case _:
                 (result,) = op.results
-                values[result] = _written(writer, op, operands)
+                values[result] = _operation(writer, op, operands)
     raise AssertionError("a body ends with tile.yield")
 
 
 def _begins_rows(op: tile.IndexOp) -> bool:
-    """Whether an index only says where rows of tables begin."""
+    """Whether an index only selects elements of tables, whose vectors need its first lane."""
     return all(isinstance(use.operation, tile.ElementOp) for use in op.result.uses)
 
 
@@ -164,7 +168,7 @@ def _is_row(op: tile.ElementOp, along: int) -> bool:
     return isinstance(last, tile.IndexOp) and last.dim.value.data == along
 
 
-def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
+def _operation(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
     lanes = max(map(lanes_of, operands), default=0)
     if lanes:
         made = on_lanes(op, [in_lanes(writer, value, lanes) for value in operands], lanes)
@@ -172,6 +176,7 @@ def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSA
         types = [result.type for result in op.results]
         made = create_unchecked(type(op), *operands, types=types, regions=(), **op.properties)
         made.attributes.update(op.attributes)
+    # A hoisted integer division would trap where the loop around it has no iterations.
     if is_side_effect_free(made) and not is_trapping(op):
         return writer.once(made)
     return writer.add(made)

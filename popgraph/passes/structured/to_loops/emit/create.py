@@ -33,11 +33,11 @@ def create_unchecked(
     **properties: Attribute,
 ) -> Made:
     """
-    What the constructor of `kind` makes of these parts.
+    Creates an operation without checks.
 
-    Constructors look at every part again, which takes three times as long as all the rest. Even
-    `Operation.create` takes twice as long as this: it looks up the defaults of the kind, and builds
-    the empty successors, for each of the 30,000 operations in the kernels of GoogLeNet.
+    The checks of constructors take three times as long as all the rest. `Operation.create` takes
+    twice as long as this: it looks up the defaults of the kind and builds empty successors, for
+    each of the 30,000 operations in the kernels of GoogLeNet.
     """
     default_properties, default_attributes = _defaults(kind)
     for name, value in default_properties:
@@ -66,7 +66,7 @@ def _link(op: Operation, operands: Sequence[SSAValue]) -> None:
 
 
 def operands_of(op: Operation) -> tuple[SSAValue, ...]:
-    """The operands of an operation; `op.operands` makes a list that knows whose they are."""
+    """The operands of an operation, without the mutable list that `op.operands` creates."""
     return op._operands
 
 
@@ -82,7 +82,7 @@ def fill(block: Block, operations: Sequence[Operation]) -> None:
 
 
 def refill(block: Block, operations: Sequence[Operation]) -> None:
-    """Gives a block these operations, some of which it had, in this order."""
+    """Replaces the operations of a block, which may keep some, in this order."""
     for op in operations:
         op.parent = block
         op._prev_op = op._next_op = None
@@ -104,24 +104,24 @@ _Named: TypeAlias = tuple[tuple[str, Attribute], ...]
 
 @cache
 def _defaults(kind: type[Operation]) -> tuple[_Named, _Named]:
-    """The properties and the attributes that an operation has unless it is given others."""
+    """The default properties and attributes of an operation."""
     plain = kind.create()
     return tuple(plain.properties.items()), tuple(plain.attributes.items())
 
 
 def create_same_type(kind: type[Made], *operands: SSAValue) -> Made:
-    """An operation whose result is of the type of its first operand."""
+    """Creates an operation whose result has the type of its first operand."""
     return create_unchecked(kind, *operands, types=(operands[0].type,))
 
 
 def sum_of(kind: Attribute) -> type[arith.AddfOp | arith.AddiOp]:
-    """What adds up two numbers of an element type."""
+    """The addition of an element type."""
     return arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
 
 
 @lru_cache(4096)
 def numeric_attribute(value: int, type_: Attribute) -> IntegerAttr | FloatAttr:
-    """A number of an element type, made once: xDSL checks every attribute that is made."""
+    """A number of an element type; cached, as xDSL checks every new attribute."""
     if isinstance(type_, AnyFloat):
         return FloatAttr(float(value), type_)
     assert isinstance(type_, IntegerType | IndexType)

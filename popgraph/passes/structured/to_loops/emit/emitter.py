@@ -28,10 +28,10 @@ class Body:
     outputs: Sequence[SSAValue]
     """The memory of each result."""
     parts: Sequence[Span]
-    """The part of each of the emitter's `groups` that the chunk runs."""
+    """The range of each of the emitter's `groups` that the chunk runs."""
 
     def accesses(self, forms: Sequence[Linear]) -> list[Access]:
-        """All inputs, then all results, whose elements are at these offsets."""
+        """The accesses to inputs, then results, with these offsets of elements."""
         memories = [*self.inputs, *self.outputs]
         return [Access(memory, form) for memory, form in zip(memories, forms, strict=True)]
 
@@ -40,26 +40,26 @@ class Emitter(ABC):
     """
     Writes the loops of one operation.
 
-    A subclass says what it reads and writes, which loops there are and how much work that is, and
-    writes the body. The kernel around the body, and the split over threads, are the same for all.
+    A subclass declares operands, results, loops and work, and writes the body. `emitters.kernel_of`
+    adds the kernel around the body and the split over threads.
     """
 
     inputs: Sequence[SSAValue]
     """The tensors that the kernel reads, in the order of its arguments."""
     outputs: Sequence[SSAValue]
-    """The tensors that it writes."""
+    """The tensors that the kernel writes."""
     groups: Sequence[Group] = ()
-    """The loops that a cut counts, outermost first."""
+    """The parallel loops, outermost first; a cut refers to them by number."""
     inner: Sequence[Group] = ()
-    """The loops that add up, which every chunk runs."""
+    """The reduction loops, which every chunk runs in full."""
     values: Sequence[SSAValue] = ()
     """The tensors whose traffic decides how threads share the loops; the results are last."""
     forms: Sequence[Linear] = ()
     """For each of the values, the offset of an element in its memory."""
     work: int = 0
     """Elements touched by the whole operation."""
-    cut_together = 1
-    """The number of loops that a cut may have."""
+    most_cut_loops = 1
+    """The most loops that a cut may split."""
     covers_memory = False
     """Whether `write` fills halos and padding, too; otherwise they are zeroed before it."""
 
@@ -87,14 +87,14 @@ class Emitter(ABC):
 
     @property
     def ends_at_sizes(self) -> bool:
-        """Whether all loops that are to run as far as a size of the call do so."""
+        """Whether every loop that ends at a size of the call does so, none at its bound."""
         loops = [*self.groups, *self.inner]
         found = [group.running for group in loops if group.running is not None]
         return len(found) == len(self.running)
 
     @property
     def writes_short_pieces(self) -> bool:
-        """Whether the chunks of a cut write many short pieces of a result."""
+        """Whether the chunks of a cut write many short runs of a result's memory."""
         return (
             self.cut is not None
             and len(self.touched) > 0

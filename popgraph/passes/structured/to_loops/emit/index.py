@@ -1,4 +1,4 @@
-"""Index arithmetic: symbolic sums of multiples of loop counters."""
+"""Symbolic index arithmetic: sums of multiples of loop counters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 @dataclass(slots=True)
 class Index:
     """
-    `constant + sum of factor * counter`: a number that a kernel can compute.
+    `constant + sum of factor * counter`, not yet computed.
 
-    Never changed; not frozen because thousands of them are made for a kernel.
+    Immutable by convention: frozen dataclasses are slower to create, and kernels have thousands.
     """
 
     constant: int = 0
@@ -25,7 +25,8 @@ class Index:
 
     @staticmethod
     def sum(constant: int, parts: Iterable[tuple[Index, int]]) -> Index:
-        """`constant` and so many times each of these indices."""
+        """`constant + sum of factor * index` over pairs (index, factor)."""
+        # A term of factor 0 would keep the sum in the loop of its counter.
         terms: dict[SSAValue, int] = {}
         for index, times in parts:
             constant += index.constant * times
@@ -53,9 +54,9 @@ class Index:
         )
 
     def divided(self, by: int) -> Index:
-        """An index of which every part is a multiple of `by`."""
+        """The index divided by `by`, which divides each of its numbers."""
         parts = [self.constant, *self.terms.values()]
-        assert all(part % by == 0 for part in parts), f"{parts} are no multiples of {by}"
+        assert all(part % by == 0 for part in parts), f"{parts} are not multiples of {by}"
         return Index(
             self.constant // by, {value: factor // by for value, factor in self.terms.items()}
         )

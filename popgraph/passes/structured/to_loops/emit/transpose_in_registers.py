@@ -1,4 +1,4 @@
-"""Transposition in registers: squares change rows for columns on their way."""
+"""Transposition in registers: copies load square blocks by rows and store them by columns."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from popgraph.dialects.tile.affine import Linear
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, lanes_of, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, lanes_of, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """From where elements move to where, and what becomes of them, or of so many lanes of them."""
+    """A copy between two memories; `convert` maps each element, or vector of lanes, on the way."""
 
     source: SSAValue
     source_form: Linear
     target: SSAValue
     target_form: Linear
-    made: Callable[[SSAValue, int], SSAValue] = lambda value, _: value
+    convert: Callable[[SSAValue, int], SSAValue] = lambda value, _: value
 
     def squares(
         self, point: IterationPoint, groups: Sequence[Group], lanes: int, cut: Group | None = None
     ) -> BlockTranspose | None:
         """
-        Where neighbours in the target are none in the source, but those of another loop are.
+        The block transpose of this copy; None if none fits.
 
-        Only when the loop is long enough for squares of so many lanes, and the other one for more
-        than half of them; else they have half as many lanes, or fewer. Chunks have parts of the
-        `cut` loop.
+        The target is contiguous along the innermost loop, the source along another one. A block of
+        n lanes needs n iterations of the former, and more than n / 2 of the latter. Chunks share
+        the `cut` loop.
         """
+        # Few columns take smaller blocks: with 4 columns and 16 lanes, 16x16 blocks would compute
+        # mostly padding (bb4d8297).
         most = point.writer.target.tuning.most_transposed
         sizes = [lanes >> step for step in range(lanes.bit_length())]
         plans = [self._squares(point, groups, one, cut) for one in sizes if 1 < one <= most]
@@ -48,11 +50,15 @@ class CopyPlan:
         if not groups or self.target_form.stride(groups[-1].last) != 1:
             return None
         *outer, inner = groups
+        # Stride 1 on both sides is a copy of vectors, and stride 0 a broadcast: neither needs
+        # shuffles.
         if self.source_form.stride(inner.last) in (0, 1):
             return None
         across = next((one for one in outer if self.source_form.stride(one.last) == 1), None)
         if across is None or lanes > min(2 * across.extent - 1, inner.extent):
             return None
+        # Rows shorter than a vector: loads read on into the next iteration of another loop, so one
+        # with enough memory must exist. A row that ends at a size could be of any length.
         beyond = None
         if across.extent < lanes:
             if across.running is not None:
@@ -64,7 +70,7 @@ class CopyPlan:
         return BlockTranspose(point, self, across, inner, lanes, beyond)
 
     def _beyond(self, loops: Sequence[Group], count: int) -> Group | None:
-        """The longest loop that has so many elements of the source behind all but its last step."""
+        """The longest loop with `count` source elements after each iteration but its last."""
         ends = [one for one in loops if one.running is None]
         fit = [one for one in ends if (self.source_form.stride(one.last) or 0) >= count]
         return max(fit, key=lambda one: one.extent, default=None)
@@ -73,37 +79,39 @@ class CopyPlan:
 @dataclass(frozen=True)
 class BlockTranspose:
     """
-    Squares of so many lanes are loaded by rows and stored by columns; edges go one by one.
+    Loads blocks of `lanes` x `lanes` elements by rows and stores them by columns; edges one by one.
 
-    Squares that are written one behind the other follow each other: a cache fetches ahead what is
-    to be written so. Where lines are read from afar, it also brings the ones beside them, so that
-    they are transposed at once.
+    Blocks are stored in memory order, which hardware prefetchers follow. Rows of the source are
+    distant: blocks from `Machine.lines_together` lines are transposed together, as memory delivers
+    adjacent lines together.
     """
 
     point: IterationPoint
     ends: CopyPlan
     across: Group
-    """The loop along which neighbours in the source are."""
+    """The loop along which the source is contiguous."""
     inner: Group
-    """The same of the target."""
+    """The loop along which the target is contiguous."""
     lanes: int
     beyond: Group | None
     """
-    Where rows of a square are shorter than vectors, which read on then: the loop that has memory
-    behind them, but in its last step. Of it and the inner one, that of neighbours is inside.
+    The loop whose next iteration is what loads read after a row shorter than a vector.
+
+    None if rows fill vectors. Its last iteration copies one by one.
     """
 
     @property
     def instructions(self) -> float:
-        """For an element: loads, exchanges and stores of vectors; one for what goes by itself."""
+        """Instructions per element: of vectors in blocks, 1 for a scalar copy."""
         extent, lanes = self.across.extent, self.lanes
         whole, rest = (1, 0) if self.beyond is not None else divmod(extent, lanes)
+        # A block takes `lanes` loads, lanes * log2(lanes) shuffles, and a store for each column.
         square = lanes * lanes.bit_length() + min(lanes, extent)
         return (whole * square / lanes + rest) / extent
 
-    def write(self, runs: Sequence[Run]) -> None:
-        """Writes the loops; the last one is the inner one."""
-        *outer, inner = runs
+    def write(self, nest: Sequence[NestLoop]) -> None:
+        """Writes the loops; the last of `nest` is the inner one."""
+        *outer, inner = nest
         along = next(one for one in outer if one.group == self.across)
         outer.remove(along)
         if self.beyond is None:
@@ -114,6 +122,7 @@ class BlockTranspose:
         short = next(one for one in outer if one.group == self.beyond)
         outer.remove(short)
         whole = replace(along, widths=(self.across.extent,))
+        # After the rows of the last iteration, memory may end: a vector load could fault.
         last = self.beyond.extent - 1
         for part, columns in ((Span(0, last), whole), (Span(last, last + 1), along)):
             around = replace(short, part=part)
@@ -123,13 +132,17 @@ class BlockTranspose:
                 self._loops([*outer, around], columns, inner)
 
     def _distance(self, group: Group) -> int:
-        """How far apart neighbours along a loop are in the source."""
+        """The source stride of a loop, in elements."""
         return self.ends.source_form.stride(group.last) or 0
 
     def _loops(
-        self, outer: Sequence[Run], along: Run, inner: Run, inside: Sequence[Run] = ()
+        self,
+        outer: Sequence[NestLoop],
+        along: NestLoop,
+        inner: NestLoop,
+        inside: Sequence[NestLoop] = (),
     ) -> None:
-        """All rows of squares, and each square of a row; the loops `inside` go on where one is."""
+        """Writes the loops over blocks; the loops `inside` are the innermost."""
 
         def columns(width: int, carried: list[SSAValue]) -> list[SSAValue]:
             def rows(height: int, carried: list[SSAValue]) -> list[SSAValue]:
@@ -137,14 +150,14 @@ class BlockTranspose:
                     self._block(height, width)
                     return carried
 
-                return run(self.point, inside, block, carried)
+                return write_nest(self.point, inside, block, carried)
 
-            return run(self.point, [replace(inner, widths=(self.lanes, 1))], rows, carried)
+            return write_nest(self.point, [replace(inner, widths=(self.lanes, 1))], rows, carried)
 
-        run(self.point, [*outer, along], columns)
+        write_nest(self.point, [*outer, along], columns)
 
     def _block(self, height: int, width: int) -> None:
-        """So many rows of so many neighbours in the source."""
+        """Copies a block of `height` source rows with `width` contiguous elements each."""
         if height < self.lanes or width < min(self.lanes, self.across.extent):
             self._one_by_one(height, width)
         elif width <= self.lanes:
@@ -163,7 +176,8 @@ class BlockTranspose:
             with point.shifted(self.inner.last, step):
                 index = point.index(ends.source_form)
                 loaded = point.writer.vector_load(ends.source, index, self.lanes)
-                values.append(ends.made(loaded, self.lanes))
+                values.append(ends.convert(loaded, self.lanes))
+        # Columns past the end of a row hold what loads read after it.
         columns = transposed(point.writer, values)[: self.across.extent]
         for step, value in enumerate(columns):
             with point.shifted(self.across.last, step):
@@ -175,20 +189,19 @@ class BlockTranspose:
         for step, further in product(range(height), range(width)):
             with point.shifted(self.inner.last, step), point.shifted(self.across.last, further):
                 loaded = point.writer.load(ends.source, point.index(ends.source_form))
-                value = ends.made(loaded, 0)
+                value = ends.convert(loaded, 0)
                 point.writer.store(value, ends.target, point.index(ends.target_form))
 
 
 def transposed(writer: Writer, rows: Sequence[SSAValue]) -> list[SSAValue]:
     """
-    The columns of a square, as vectors.
+    The columns of a square block of rows, as vectors.
 
-    First all squares of two by two are transposed, then those of four by four that consist of them,
-    and so on: half of what stands in a row is exchanged for half of the row that is as far
-    below as it is to the right.
+    Step k exchanges the off-diagonal quarters of all blocks of 2^(k + 1) rows: log2(lanes) steps of
+    `lanes` shuffles.
     """
     lanes = lanes_of(rows[0])
-    assert len(rows) == lanes and lanes & (lanes - 1) == 0, "a square, some power of two"
+    assert len(rows) == lanes and lanes & (lanes - 1) == 0, "blocks have 2^n rows of 2^n lanes"
     found, half = list(rows), 1
     while half < lanes:
         for upper in (row for row in range(lanes) if not row & half):
@@ -203,5 +216,5 @@ def transposed(writer: Writer, rows: Sequence[SSAValue]) -> list[SSAValue]:
 
 
 def _from(lane: int, half: int, lanes: int) -> int:
-    """Where the upper of two rows gets a lane from: its own left half, and that of the lower."""
+    """The source of a lane in the upper of two rows: their left halves alternate."""
     return lanes + lane - half if lane & half else lane

@@ -15,16 +15,18 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 
 Emit = Callable[[int, list[SSAValue]], list[SSAValue]]
-"""Writes the work of one step of so many elements; takes the carried values to their next ones."""
+"""Writes one step: (number of elements, carried values) -> next carried values."""
 
 
 def fitting_lanes(extent: int, vector_bytes: int, widest: int) -> int:
     """
-    How many lanes vectors have along a row of `extent`; 0 when vectors do not pay.
+    The number of lanes of vectors along a row of `extent`; 0 if vectors do not pay.
 
-    The vectors with the `widest` lanes (in bytes; 0 when there is nothing for vectors) fill a
-    register.
+    `widest` is the size of the widest lane in bytes, whose vectors fill a register; 0 means that
+    something has no vector form.
     """
+    # A row of 5 f32 has vectors of 4 lanes on any machine. Two lanes are only for full registers:
+    # f64 with vectors of 16 bytes.
     most = vector_bytes // widest if widest else 0
     lanes = most
     while lanes > extent:
@@ -33,19 +35,19 @@ def fitting_lanes(extent: int, vector_bytes: int, widest: int) -> int:
 
 
 def lanes_of(value: SSAValue) -> int:
-    """How many lanes a value has; 0 when it is a scalar."""
+    """The number of lanes of a value; 0 for a scalar."""
     return int(value.type.get_shape()[0]) if isinstance(value.type, VectorType) else 0
 
 
 def in_lanes(writer: Writer, value: SSAValue, lanes: int) -> SSAValue:
-    """A vector as it is, a scalar in all lanes."""
+    """Broadcasts a scalar to `lanes`, if any; a vector is unchanged."""
     return value if lanes_of(value) or not lanes else writer.broadcast(value, lanes)
 
 
 def of_lanes(
     writer: Writer, vector: SSAValue, combine: type[arith.OrIOp | arith.AddiOp]
 ) -> SSAValue:
-    """The lanes of a vector of integers combined: halves with halves."""
+    """Reduces a vector of integers to a scalar by halves: log2(lanes) steps."""
     distance = lanes_of(vector) // 2
     if not distance:
         return vector
@@ -57,11 +59,11 @@ def of_lanes(
 
 
 STRIDES = (0, 1, 2)
-"""How far apart elements may be that `read` makes a vector of."""
+"""The strides of elements that `read` loads as a vector."""
 
 
 def read(point: IterationPoint, access: Source, inner: int, lanes: int) -> SSAValue:
-    """The element of an input at the current index, or `lanes` of them along `inner`."""
+    """Reads the element of an input at the current index, or `lanes` elements along `inner`."""
     if isinstance(access, Register):
         assert access.value is not None, "written before it is read"
         return access.value
@@ -71,15 +73,15 @@ def read(point: IterationPoint, access: Source, inner: int, lanes: int) -> SSAVa
         return point.writer.load_input(memory, index)
     if stride == 1:
         return point.writer.vector_load(memory, index, lanes)
-    assert stride == 2, f"elements {stride} apart are no vector"
+    assert stride == 2, f"elements with stride {stride} are not a vector"
     return _every_other(point.writer, memory, index, lanes)
 
 
 def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
     """
-    Every other element, out of two vectors that end with the last one.
+    Loads `lanes` elements with stride 2: a shuffle of two vectors.
 
-    They share an element, so that nothing behind the last one is read.
+    The vectors overlap by one element: adjacent ones would read past the last element.
     """
     low = writer.vector_load_input(memory, index, lanes)
     high = writer.vector_load_input(memory, index + (lanes - 1), lanes)
@@ -87,7 +89,9 @@ def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> 
 
 
 def interleave(writer: Writer, vectors: Sequence[SSAValue]) -> list[SSAValue]:
-    """The first lanes of all vectors, then the second ones, and so on, as so many vectors."""
+    """Interleaves n vectors: (a0 a1 ...), (b0 b1 ...) -> (a0 b0 a1 b1 ...), as n vectors."""
+    # A shuffle takes two vectors: each of the n results merges one vector after the other, with
+    # n - 1 shuffles. From n = 9, that is more than moving elements (`Tuning.most_interleaved`).
     lanes, count = lanes_of(vectors[0]), len(vectors)
     result = []
     for number in range(count):
@@ -105,7 +109,7 @@ def interleave(writer: Writer, vectors: Sequence[SSAValue]) -> list[SSAValue]:
 
 
 def write(point: IterationPoint, access: Source, value: SSAValue, lanes: int) -> None:
-    """Stores the element of a result, or `lanes` of them."""
+    """Stores the element of a result at the current index, or `lanes` elements."""
     if isinstance(access, Register):
         access.value = value
         return
@@ -117,28 +121,28 @@ def write(point: IterationPoint, access: Source, value: SSAValue, lanes: int) ->
 
 
 @dataclass(frozen=True)
-class Run:
-    """One loop of a nest: which part of a group it runs, by steps of each width, then the next."""
+class NestLoop:
+    """One loop of a nest: a range of a group, in steps of the first width, then of the next."""
 
     group: Group
     part: Span
     widths: tuple[int, ...] = (1,)
 
 
-def run(
+def write_nest(
     point: IterationPoint,
-    runs: Sequence[Run],
+    nest: Sequence[NestLoop],
     emit: Emit,
     carried: Sequence[SSAValue] = (),
     width: int = 1,
 ) -> list[SSAValue]:
-    """Opens the loops, outermost first, around what `emit` writes."""
-    if not runs:
+    """Writes a nest of loops, outermost first, around `emit`."""
+    if not nest:
         return emit(width, list(carried))
-    first, *rest = runs
+    first, *rest = nest
 
     def inside(width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        return run(point, rest, emit, carried, width)
+        return write_nest(point, rest, emit, carried, width)
 
     lower: Bound = first.part.lower
     values = list(carried)
@@ -151,11 +155,13 @@ def run(
     return values
 
 
-def _whole(writer: Writer, this: Run, lower: Bound, width: int) -> Bound:
-    """The end of the last whole step of `width`, from `lower` on."""
-    fixed = this.part.fixed
-    if fixed is not None:
-        return this.part.upper - fixed % width if isinstance(this.part.upper, int) else 0
+def _whole(writer: Writer, this: NestLoop, lower: Bound, width: int) -> Bound:
+    """The end of the last full step of `width`, from `lower` on."""
+    static_extent = this.part.static_extent
+    if static_extent is not None:
+        return this.part.upper - static_extent % width if isinstance(this.part.upper, int) else 0
+    # Chunks begin at multiples of the width, so only the end of the loop cuts a step. A size of the
+    # call times 3 may end anywhere, though: its full steps are counted when the kernel runs.
     running, extent = this.group.running, this.group.extent
     if running is not None and running.factor % width:
         return whole_steps(writer, lower, this.part.upper, width)
@@ -166,7 +172,7 @@ def _whole(writer: Writer, this: Run, lower: Bound, width: int) -> Bound:
 
 
 def whole_steps(writer: Writer, lower: Bound, upper: Bound, width: int) -> SSAValue:
-    """The last number up to `upper` that is whole steps of `width` from `lower` on."""
+    """`upper - (upper - lower) % width`: the end of the last full step."""
     end = writer.bound(upper)
     distance = end if lower == 0 else writer.once(arith.SubiOp(end, writer.bound(lower)))
     rest = writer.once(arith.RemSIOp(distance, writer.constant(width)))
@@ -174,15 +180,16 @@ def whole_steps(writer: Writer, lower: Bound, upper: Bound, width: int) -> SSAVa
 
 
 def _after(writer: Writer, part: Span, middle: Bound) -> Bound:
-    """Where the rest begins."""
-    if part.fixed is not None or middle is part.upper:
+    """The start of the remainder, where full steps end at `middle`."""
+    # A chunk that begins after the last full step has a remainder only, from its own start on.
+    if part.static_extent is not None or middle is part.upper:
         return middle
     return writer.once(arith.MaxSIOp(writer.bound(part.lower), writer.bound(middle)))
 
 
 def _steps(
     point: IterationPoint,
-    this: Run,
+    this: NestLoop,
     bounds: tuple[Bound, Bound],
     width: int,
     emit: Emit,

@@ -1,4 +1,4 @@
-"""The writer of a kernel's body: loops that open and close, values hoisted as far as they go."""
+"""The writer of a kernel's body: opens and closes loops, hoists and shares values."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ INDEX = IndexType()
 
 @dataclass
 class Level:
-    """One open block: that of the kernel, of a loop or of a branch."""
+    """An open block: of the kernel, of a loop or of a branch."""
 
     block: Block
     operations: list[Operation] = field(default_factory=list)
-    """In their order. A loop joins them when it closes: hoisted operations go before it."""
+    """In order. A loop is added when it closes, after the operations hoisted out of it."""
     known: dict[object, SSAValue] = field(default_factory=dict)
-    """What was computed here already."""
+    """The values computed in this block, by operation and operands."""
 
     def close(self) -> None:
         """Moves the operations into the block."""
@@ -58,28 +58,28 @@ class Level:
 
 @dataclass
 class Loop:
-    """An open `scf.for`: its counter, what it carries, and (when closed) what it leaves."""
+    """An open `scf.for`: its counter, carried values and results."""
 
     counter: SSAValue
     carried: list[SSAValue]
     results: list[SSAValue]
-    """What it leaves; to be used when it is closed."""
+    """Valid after the loop is closed."""
     level: Level
 
     def next(self, values: Sequence[SSAValue]) -> None:
-        """The carried values of the next round."""
+        """Yields the carried values of the next iteration."""
         self.level.operations.append(create_unchecked(scf.YieldOp, *values))
 
 
 class Writer:
     """
-    Writes into the body of a kernel, for a target.
+    Writes the body of a kernel for a target.
 
-    Every value is computed in the outermost block where it can be: constants at the top, the part
-    of an index that belongs to a loop in that loop, loads of memory that nobody writes where their
-    index is known. Everything is computed once per block. `close` ends it.
+    A pure value is computed once per block, in the outermost block that has its operands: constants
+    at the top, each term of an index in the loop of its counter, loads of memory that the kernel
+    only reads after their index. `close` fills the block.
 
-    `sizes` are those of the call at which loops end, by number.
+    `sizes` are the sizes of the call at which loops end, by number.
     """
 
     def __init__(self, block: Block, target: Target) -> None:
@@ -91,7 +91,7 @@ class Writer:
         """A scalar constant, at the top of the kernel; a complex one is an array of two numbers."""
 
     def close(self) -> None:
-        """Puts everything into the body of the kernel."""
+        """Moves the operations into the block of the kernel."""
         (outermost,) = self.levels
         outermost.close()
 
@@ -101,7 +101,7 @@ class Writer:
         return len(self.levels) - 1
 
     def mark(self, name: str, recipe: Attribute) -> None:
-        """Gives the innermost loop a recipe."""
+        """Attaches a recipe to the innermost loop."""
         loop = self.levels[-1].block.parent_op()
         assert isinstance(loop, scf.ForOp)
         loop.attributes[name] = recipe
@@ -109,7 +109,7 @@ class Writer:
     # Operations
 
     def add(self, op: Operation, depth: int | None = None) -> SSAValue:
-        """Inserts an operation of one result, at the innermost level unless told otherwise."""
+        """Inserts an operation of one result, by default at the innermost level."""
         depth = len(self.levels) - 1 if depth is None else depth
         self.levels[depth].operations.append(op)
         (result,) = op.results
@@ -122,9 +122,9 @@ class Writer:
 
     def once(self, op: Operation) -> SSAValue:
         """
-        Inserts a pure operation as far out as its operands allow.
+        Inserts a pure operation at the outermost level that has its operands.
 
-        An equal one that stands there already is used instead.
+        An equal operation of that level is reused.
         """
         operands = tuple(op.operands)
         depth = max(map(self.depths.__getitem__, operands), default=0)
@@ -139,12 +139,13 @@ class Writer:
         return value
 
     def shared(
-        self, what: object, operands: Sequence[SSAValue], make: Callable[[], Operation]
+        self, kind: object, operands: Sequence[SSAValue], make: Callable[[], Operation]
     ) -> SSAValue:
-        """As `once`, for an operation that `what` and its operands tell apart: made when new."""
+        """Like `once`, for an operation that `kind` and its operands identify: created if new."""
+        # `once` creates an operation to find its equal; this key costs none.
         depth = max(map(self.depths.__getitem__, operands))
         known = self.levels[depth].known
-        key = (what, *operands)
+        key = (kind, *operands)
         value = known.get(key)
         if value is None:
             value = known[key] = self.add(make(), depth)
@@ -166,6 +167,7 @@ class Writer:
             return self.once(create_unchecked(complex.ConstantOp, types=(type_,), value=value))
         assert isinstance(value, IntegerAttr | FloatAttr)
         type_ = value.type
+        # `arith.constant` has signless integers only: an ui8 constant is a cast of an i8.
         if isinstance(type_, IntegerType) and type_.signedness.data != Signedness.SIGNLESS:
             width = type_.width.data
             bits = IntegerAttr(int(value.value.data), IntegerType(width), truncate_bits=True)
@@ -178,20 +180,21 @@ class Writer:
         return found
 
     def number(self, value: int, type_: Attribute) -> SSAValue:
-        """A number as a scalar of any element type."""
+        """A constant scalar of any element type."""
         return self.literal(numeric_attribute(value, type_))
 
     # Indices
 
     def value(self, index: Index) -> SSAValue:
-        """The number that an index is; each loop adds its own part, in its own block."""
+        """Computes an index; the term of each counter is added in the block of its loop."""
         if not index.terms:
             return self.constant(index.constant)
+        # The constant comes last: neighbors like x[i + 1] and x[i + 2] share the sum of terms.
         total = self._sum_of_terms(index.terms)
         return self.sum(total, self.constant(index.constant)) if index.constant else total
 
     def _sum_of_terms(self, terms: Mapping[SSAValue, int]) -> SSAValue:
-        """Multiples of counters, outer loops first; most sums are needed again, further on."""
+        """The sum of multiples of counters, outer loops first; cached, as most are reused."""
         counters = sorted(terms, key=self.depths.__getitem__)
         known, key = self.levels[self.depths[counters[-1]]].known, tuple(terms.items())
         found = known.get(key)
@@ -220,7 +223,7 @@ class Writer:
         return self.constant(bound) if isinstance(bound, int) else bound
 
     def size(self, memory: SSAValue) -> SSAValue:
-        """The number that a memory of one i64 holds, as an index."""
+        """A size of the call as an index, loaded from its memory of one i64."""
         return self.once(arith.IndexCastOp(self.load_input(memory, Index()), INDEX))
 
     # Memory
@@ -233,14 +236,14 @@ class Writer:
         return create_unchecked(memref.LoadOp, memory, position, types=(memory.type.element_type,))
 
     def load_input(self, memory: SSAValue, index: Index) -> SSAValue:
-        """A load of memory that the kernel does not write at this index: once, and far out."""
+        """Loads an element that the kernel does not write; shared and hoisted like pure values."""
         position = self.value(index)
         return self.shared(
             memref.LoadOp, (memory, position), lambda: self._loaded(memory, position)
         )
 
     def vector_load_input(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
-        """As `load_input`, for a vector."""
+        """Loads a vector like `load_input`."""
         assert isinstance(memory.type, MemRefType)
         position, type_ = self.value(index), vector_of(memory.type.element_type, lanes)
         return self.shared(
@@ -250,7 +253,7 @@ class Writer:
         )
 
     def apart(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
-        """Whether two memories are not one and the same."""
+        """Tests whether two memories differ, which is unknown until `plan-memory`."""
         op = tile.ApartOp(lhs, rhs)
         self.do(op)
         return op.result
@@ -288,7 +291,7 @@ class Writer:
         )
 
     def shuffle(self, first: SSAValue, second: SSAValue, lanes: Sequence[int]) -> SSAValue:
-        """A vector of these lanes of the first vector, and behind them those of the second."""
+        """Selects lanes of two vectors; numbers of the second continue after the first's."""
         assert isinstance(first.type, VectorType)
         type_ = vector_of(first.type.element_type, len(lanes))
         return self.shared(
@@ -311,13 +314,14 @@ class Writer:
         return self.add(memref.AllocaOp.get(element, shape=[size]), 0)
 
     def local(self, element: Attribute, size: int) -> SSAValue:
-        """As `alloca`; it is written at this level, so that no load of it goes further out."""
+        """Local memory that is written at this level; its loads are not hoisted out of it."""
         memory = self.alloca(element, size)
         self.written_here(memory)
         return memory
 
     def written_here(self, memory: SSAValue) -> None:
-        """Local memory changes at this level: no load of it goes further out from now on."""
+        """Keeps later loads of local memory at this level, which changes it."""
+        # Loads are hoisted as far as their operands: the depth of the memory stops them here.
         self.depths[memory] = len(self.levels) - 1
 
     # Control
@@ -332,9 +336,9 @@ class Writer:
         recipes: Recipes = MappingProxyType({}),
     ) -> Iterator[Loop]:
         """
-        A loop; with carried values, `Loop.next` must be called before it closes.
+        Opens a loop; with carried values, call `Loop.next` before it closes.
 
-        Passes at the loops level transform it as its `recipes` say.
+        Passes at the loops level transform the loop by its `recipes`.
         """
         types = [value.type for value in carried]
         block = Block(arg_types=[INDEX, *types])
@@ -345,14 +349,14 @@ class Writer:
         with self._inside(op, block) as level:
             yield Loop(block.args[0], list(block.args[1:]), list(op.results), level)
             if not level.operations or type(level.operations[-1]) is not scf.YieldOp:
-                assert not types, "Loop.next gives the carried values"
+                assert not types, "a loop with carried values needs a call of Loop.next"
                 level.operations.append(create_unchecked(scf.YieldOp))
         for result in op.results:
             self.depths[result] = len(self.levels) - 1
 
     @contextmanager
     def when(self, condition: SSAValue) -> Iterator[None]:
-        """A branch without results."""
+        """Opens a branch without results."""
         block = Block()
         op = scf.IfOp(condition, [], [block])
         with self._inside(op, block) as level:

@@ -30,15 +30,15 @@ def zero_unwritten(
     short: bool = False,
 ) -> None:
     """
-    Zeroes the memory of results where no index reaches.
+    Zeroes the memory of results that no loop writes: halos and gaps.
 
-    Each of the chunks zeroes its part of a halo, close to what it computes: parts of the last axis
-    where it writes `short` pieces, else of an outer one. A kernel whose results have gaps
-    elsewhere is not cut.
+    Each chunk zeroes a share of a halo, close to its results: of the last axis if it writes `short`
+    pieces, else of an outer one. A kernel whose results have gaps is not cut.
     """
     for value, memory in zip(values, memories, strict=True):
         type_ = tensor(value)
         physical = physical_shape(type_)
+        # Gaps are scattered between elements, so all memory is zeroed; a halo is a few boxes.
         if has_gaps(value):
             clear_box(writer, type_, memory, (0,), (prod(physical),))
         boxes = list(halo_boxes(type_))
@@ -51,7 +51,7 @@ def zero_unwritten(
 
 @dataclass(frozen=True)
 class ChunkShare:
-    """The part of an axis that a chunk has."""
+    """The range of an axis that one chunk zeroes."""
 
     axis: int
     first: SSAValue
@@ -59,7 +59,7 @@ class ChunkShare:
 
 
 def _shared_axis(physical: Shape, chunks: int, short: bool) -> int:
-    """The last axis, or the first one that is long enough, else the longest."""
+    """The last axis for short pieces, else the first with an index per chunk, else the longest."""
     if short:
         return len(physical) - 1
     long = (axis for axis, size in enumerate(physical) if size >= chunks)
@@ -69,7 +69,8 @@ def _shared_axis(physical: Shape, chunks: int, short: bool) -> int:
 def _part_of(
     writer: Writer, memory: SSAValue, physical: Shape, chunks: int, short: bool
 ) -> ChunkShare:
-    """This chunk's part of the memory."""
+    """The share of this chunk: chunk * size / chunks to (chunk + 1) * size / chunks."""
+    # Both ends round down, so that shares of neighbors meet: 5 rows in 2 shares are 0..2 and 2..5.
     block = memory.owner
     assert isinstance(block, Block)
     axis, count = _shared_axis(physical, chunks, short), writer.constant(chunks)
@@ -82,7 +83,7 @@ def _part_of(
 
 
 def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Shape, Shape]]:
-    """The pieces of a tensor's halo: where each begins in memory, and its sizes."""
+    """The boxes of a tensor's halo: start and sizes of each in memory."""
     halo = halo_of(type_)
     if halo is None:
         return
@@ -95,6 +96,7 @@ def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Shape, Shape]]:
             if size:
                 origin[dim], sizes[dim] = start, size
                 yield tuple(origin), tuple(sizes)
+        # Later axes skip what this one has covered: corners are zeroed once.
         origin[dim], sizes[dim] = low, shape[dim]
 
 
@@ -106,9 +108,11 @@ def clear_box(
     sizes: Shape,
     mine: ChunkShare | None = None,
 ) -> None:
-    """Zeroes a box of a tensor's memory, or what of it is `mine`."""
+    """Zeroes a box of a tensor's memory, or the share of this chunk, `mine`."""
     physical = physical_shape(type_) if len(start) > 1 else sizes
     axis = mine.axis if mine else -1
+    # An axis that the box covers is joined with the next outer one: rows of 3 pixels of 16 channels
+    # become one loop of 48. The axis that chunks share stays.
     while len(sizes) > 1 and sizes[-1] == physical[-1] and axis < len(sizes) - 2:
         inner = sizes[-1]
         physical, start, sizes = (

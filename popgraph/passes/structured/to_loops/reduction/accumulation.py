@@ -1,4 +1,4 @@
-"""Loop-carried accumulators of reductions, and those that each chunk restarts."""
+"""Loop-carried accumulators of reductions; sums restart in each chunk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, whole
 from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
-from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    Emit,
+    NestLoop,
+    in_lanes,
+    lanes_of,
+    write_nest,
+)
 
 
 def type_of(attribute: Attribute) -> Attribute:
@@ -27,9 +33,10 @@ def type_of(attribute: Attribute) -> Attribute:
 
 class Accumulation:
     """
-    The reduction loops of one kernel.
+    The reduction loops of one kernel, which carry accumulators.
 
-    The values that they carry stand for the accumulators of the reduction, in their order.
+    Carried values are the accumulators of one vector after the other, each in the order of the
+    reduction.
     """
 
     def __init__(
@@ -43,28 +50,29 @@ class Accumulation:
         self.writer = point.writer
         self.roles = list(zip(combiners_of(op.body.block, len(op.inputs)), op.initial, strict=True))
         self.empty = 0 in op.sizes[op.parallel_rank :]
-        self.runs = [Run(group, whole(self.writer, group)) for group in groups]
-        if self.runs:
-            self.runs[-1] = replace(self.runs[-1], widths=widths)
+        self.nest = [NestLoop(group, whole(self.writer, group)) for group in groups]
+        if self.nest:
+            self.nest[-1] = replace(self.nest[-1], widths=widths)
 
     def fold(self, start: list[SSAValue], step: Emit, width: int) -> list[SSAValue]:
-        """The loops around `step`; long float32 sums go by chunks."""
+        """Writes the loops around `step`; long float32 sums are blocked."""
+        # Other sums need no chunks: integers are exact, f64 rounds far below what tests compare.
         if self.empty:
             return start
         terms = self.writer.target.tuning.partial_sums if self._sums_float32() else 0
-        levels = chunks.by_chunks(self.point, self.runs, terms, width=width)
+        levels = chunks.chunk_levels(self.point, self.nest, terms, width=width)
         return self._level(levels, start, step)
 
     def _level(
         self, levels: Sequence[LevelLoops], start: list[SSAValue], step: Emit
     ) -> list[SSAValue]:
-        """The loops of the last of these levels around those of the others."""
+        """Writes the loops of the last level around the loops of shorter ones."""
         *shorter, loops = levels
 
         def chunk(_: int, totals: list[SSAValue]) -> list[SSAValue]:
             return self._joined(totals, self._level(shorter, self._fresh(totals), step))
 
-        return run(self.point, loops(), chunk if shorter else step, start)
+        return write_nest(self.point, loops(), chunk if shorter else step, start)
 
     def _sums_float32(self) -> bool:
         return any(
@@ -76,7 +84,8 @@ class Accumulation:
         return self.roles[number % len(self.roles)]
 
     def _fresh(self, totals: Sequence[SSAValue]) -> list[SSAValue]:
-        """What a chunk starts from: sums from nothing, everything else from where it is."""
+        """The values that a chunk starts from: sums from zero, others from their current value."""
+        # A maximum has no rounding error to bound: it continues from chunk to chunk.
         result = []
         for number, total in enumerate(totals):
             combiner, initial = self._role(number)

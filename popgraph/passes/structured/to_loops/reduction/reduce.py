@@ -25,22 +25,22 @@ from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Source,
     Span,
+    full_spans,
     in_place,
     volume,
-    windows,
 )
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline, widest_lane
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
     STRIDES,
-    Run,
+    NestLoop,
     fitting_lanes,
     in_lanes,
     lanes_of,
     read,
-    run,
     write,
+    write_nest,
 )
 from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
 from popgraph.support.shapes import Shape, prod
@@ -48,7 +48,7 @@ from popgraph.support.tuning import Target
 
 
 class Lanes(Enum):
-    """What runs along the lanes of vectors."""
+    """The loop that vectors run along."""
 
     NOTHING = "scalars only"
     PARALLEL = "the innermost parallel loop: every lane is a result"
@@ -57,15 +57,15 @@ class Lanes(Enum):
 
 @dataclass(frozen=True)
 class Mode:
-    """How the loops of one reduction are vectorised."""
+    """The vectorization of one reduction."""
 
     along: Lanes
     lanes: int = 0
     unrolled: int = 1
     masked: bool = False
-    """Whether terms that vectors leave over are taken by one more, with a mask."""
+    """Whether one more vector, with a mask, adds the terms after the last full one."""
     rows: int = 1
-    """Results whose lanes are added up together, where lanes are partial results."""
+    """Results whose partial results are added together, if lanes are partial results."""
 
     @property
     def width(self) -> int:
@@ -73,7 +73,7 @@ class Mode:
 
     def widths(self, extent: int, *, running: bool = False) -> tuple[int, ...]:
         """
-        The steps of the loop that runs along lanes; results may come in narrower vectors.
+        The steps of the vectorized loop; parallel lanes end in narrower vectors.
 
         A `running` loop may end anywhere up to its extent.
         """
@@ -96,7 +96,7 @@ class ReduceLoops(Emitter):
     """
     Writes the loops of one reduction.
 
-    `window` tells how much of each loop runs, from where the point stands; all of it by default.
+    `window` has the number of iterations of each loop, from its index on; by default all.
     """
 
     def __init__(self, op: tile.ReduceOp, target: Target, window: Shape | None = None) -> None:
@@ -126,7 +126,7 @@ class ReduceLoops(Emitter):
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """Threads share results, in whole vectors."""
+        """Threads share results, in full vectors."""
         steps = [1] * len(self.outer)
         if self.mode.along is Lanes.PARALLEL:
             steps[-1] = self.mode.width
@@ -137,7 +137,9 @@ class ReduceLoops(Emitter):
     # Decisions
 
     def _mode(self, vector_bytes: int) -> Mode:
-        op, beside = self.op, self.target.tuning.reduction_vectors
+        op, most_vectors = self.op, self.target.tuning.reduction_vectors
+        # Several vectors are independent accumulators: 4 cycles of latency take 4 of them to add
+        # one vector in each cycle.
         factors = self.forms[: len(op.inputs)]
         kinds = [tensor(value).element_type for value in op.inputs]
         kinds += [type_of(initial) for initial in self.initial]
@@ -147,13 +149,14 @@ class ReduceLoops(Emitter):
             widest = widest_lane([*kinds, *results], op.body.block, op.epilogue.block, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _readable(factors, self.outer[-1]):
-                return Mode(Lanes.PARALLEL, lanes, max(1, min(beside, extent // lanes)))
+                return Mode(Lanes.PARALLEL, lanes, max(1, min(most_vectors, extent // lanes)))
         if self.inner and None not in self.combiners:
             extent, inner = self.inner[-1].extent, self.inner[-1].last
             widest = widest_lane(kinds, op.body.block, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
-                unrolled = max(1, min(beside, extent // lanes))
+                unrolled = max(1, min(most_vectors, extent // lanes))
+                # A mask is a constant: the length of the remainder must be one, too.
                 masked = self.inner[-1].running is None
                 masked &= not any(type_of(initial) == i1 for initial in self.initial)
                 return Mode(Lanes.REDUCTION, lanes, unrolled, masked)
@@ -161,11 +164,13 @@ class ReduceLoops(Emitter):
 
     def _rows(self) -> int:
         """
-        How many results are added up together: halves of the lanes of one beside those of another.
+        The number of results whose lanes are added together, a vector of results at the end.
 
-        Only when rows are short, so that this takes a good part of the time, and results stand side
-        by side along the innermost loop.
+        Only for short rows, where adding lanes takes much of the time, and for results that are
+        contiguous along the innermost loop.
         """
+        # n rows of n lanes take 2 (n - 1) shuffles and n - 1 additions together, but
+        # log2(n) of each for every row alone: for 16 rows, 30 and 15 instead of 64 and 64.
         lanes = self.mode.lanes
         if not (self.outer and self.mode.masked and len(self.inner) == 1):
             return 1
@@ -184,16 +189,16 @@ class ReduceLoops(Emitter):
 
     def _largest_first(self) -> list[Group]:
         """
-        The loops over results, those outermost that go through the largest input.
+        The loops over results, with the loops along the largest input outermost.
 
-        What several results need of it is then read again while it is near.
+        The inner loops then read the same elements of it again, from cache.
         """
         factors = zip(self.op.inputs, self.forms, strict=False)
         _, form = max(factors, key=lambda pair: prod(tensor(pair[0]).get_shape()))
         return sorted(self.outer, key=lambda group: not any(map(form.uses, group.dims)))
 
     def _results_in_lanes(self) -> bool:
-        """Whether results stand side by side along the innermost parallel loop."""
+        """Whether results are contiguous along the innermost parallel loop."""
         inner = self.outer[-1].last
         strides = [form.stride(inner) for form in self.forms[len(self.op.inputs) :]]
         return set(strides) <= {0, 1} and set(strides[len(self.op.epilogue_inputs) :]) == {1}
@@ -215,9 +220,9 @@ class ReduceLoops(Emitter):
         self, point: IterationPoint, sources: Sequence[Source], parts: Sequence[Span] | None = None
     ) -> None:
         """
-        Writes the loops where `point` stands.
+        Writes the loops at `point`.
 
-        `sources` tells where each of `values` is, `parts` which part of each parallel loop runs.
+        `sources` are the sources of `values`, `parts` the ranges of the parallel loops.
         """
         self.point, self.writer = point, point.writer
         first = len(self.op.inputs)
@@ -225,15 +230,15 @@ class ReduceLoops(Emitter):
         self.factors, self.epilogue_inputs = sources[:first], sources[first:end]
         self.targets = sources[end:]
         self.accumulation = Accumulation(point, self.op, self.inner, self._inner_widths())
-        parts = parts if parts is not None else windows(point, self.outer)
-        runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
+        parts = parts if parts is not None else full_spans(point, self.outer)
+        nest = [NestLoop(group, part) for group, part in zip(self.outer, parts, strict=True)]
         if self.mode.along is Lanes.PARALLEL:
             last = self.outer[-1]
             widths = self.mode.widths(last.extent, running=last.running is not None)
-            runs[-1] = Run(last, parts[-1], widths)
+            nest[-1] = NestLoop(last, parts[-1], widths)
         elif self.mode.rows > 1:
-            runs[-1] = Run(self.outer[-1], parts[-1], (self.mode.rows, 1))
-        run(point, runs, self._results)
+            nest[-1] = NestLoop(self.outer[-1], parts[-1], (self.mode.rows, 1))
+        write_nest(point, nest, self._results)
 
     def _inner_widths(self) -> tuple[int, ...]:
         if self.mode.along is Lanes.REDUCTION:
@@ -242,10 +247,10 @@ class ReduceLoops(Emitter):
         return (1,)
 
     def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        """One result, or a few vectors of them."""
+        """Writes one result, or a few vectors of results."""
         if self.mode.along is Lanes.REDUCTION:
             if width > 1:
-                self._write_results(self._of_rows(), width)
+                self._write_results(self._row_totals(), width)
             else:
                 self._write_results(self._totals(self._across_lanes()), 0)
             return carried
@@ -270,14 +275,14 @@ class ReduceLoops(Emitter):
     def _apply(
         self, accumulators: Sequence[SSAValue], dim: int, lanes: int, vectors: int
     ) -> list[SSAValue]:
-        """The body on each of the vectors along `dim`; `sums` holds them one after the other."""
+        """Writes the body for each vector along `dim`; accumulators are in order of vectors."""
         count = len(self.initial)
         result = []
         for vector in range(vectors):
             with self.point.shifted(dim, vector * lanes):
                 values = [read(self.point, access, dim, lanes) for access in self.factors]
                 old = accumulators[vector * count : (vector + 1) * count]
-                new = inline(self.point, self.op.body.block, [*values, *old], Along(dim, lanes))
+                new = inline(self.point, self.op.body.block, [*values, *old], VectorDim(dim, lanes))
             result += [in_lanes(self.writer, value, lanes) for value in new]
         return result
 
@@ -285,7 +290,10 @@ class ReduceLoops(Emitter):
         dim = self.outer[-1].last if self.outer else 0
         epilogue_inputs = [read(self.point, access, dim, lanes) for access in self.epilogue_inputs]
         results = inline(
-            self.point, self.op.epilogue.block, [*accumulators, *epilogue_inputs], Along(dim, lanes)
+            self.point,
+            self.op.epilogue.block,
+            [*accumulators, *epilogue_inputs],
+            VectorDim(dim, lanes),
         )
         for value, target in zip(results, self.targets, strict=True):
             write(self.point, target, value, lanes)
@@ -294,11 +302,12 @@ class ReduceLoops(Emitter):
 
     def _across_lanes(self) -> list[SSAValue]:
         """
-        The accumulators of one result, on many lanes at once.
+        Writes the reduction of one result, with partial results in lanes.
 
-        The carried values are those of the vectors, one vector after the other, then those of the
-        scalars that take what vectors leave over, if they do.
+        The carried values are the accumulators of each vector, then scalars for the remainder,
+        unless it is masked.
         """
+        # Lanes start from the neutral element, not from `initial`, which would count once a lane.
         mode, count = self.mode, len(self.initial)
         dim = self.inner[-1].last
         neutral = [
@@ -323,7 +332,9 @@ class ReduceLoops(Emitter):
         return self.accumulation.fold(start, step, mode.width)
 
     def _masked(self, accumulators: Sequence[SSAValue], dim: int, rest: int) -> list[SSAValue]:
-        """The body on the last vector of a row, of which only so many lanes are new."""
+        """Writes the body for the last vector of a row, which has `rest` new lanes."""
+        # The vector ends with the row and overlaps the one before, so it reads no memory after it.
+        # 20 terms of 16 lanes: 4..20, where the first 12 lanes keep their accumulators.
         lanes = self.mode.lanes
         with self.point.shifted(dim, rest - lanes):
             values = self._apply(accumulators, dim, lanes, 1)
@@ -336,12 +347,12 @@ class ReduceLoops(Emitter):
         return [self.writer.once(tile.SelectOp(mask, new, old)) for new, old in pairs]
 
     def _totals(self, accumulators: Sequence[SSAValue]) -> list[SSAValue]:
-        """The results that the accumulators of one row come to."""
+        """The results of one row, from the accumulators of its lanes."""
         count = len(self.initial)
         return [self._total(accumulators[number::count], number) for number in range(count)]
 
-    def _of_rows(self) -> list[SSAValue]:
-        """The results of a few rows, as vectors: the lanes of every row wait in local memory."""
+    def _row_totals(self) -> list[SSAValue]:
+        """The results of a few rows, as vectors; lanes of rows are kept in local memory."""
         lanes, rows, count = self.mode.lanes, self.mode.rows, len(self.initial)
         homes = [self.writer.local(type_of(initial), rows * lanes) for initial in self.initial]
         dim, before = self.outer[-1].last, dict(self.point.indices)
@@ -377,10 +388,10 @@ class ReduceLoops(Emitter):
         self, combiner: Combiner, vectors: Sequence[SSAValue], part: int
     ) -> Iterator[SSAValue]:
         """
-        Vectors of parts of so many lanes, one for each row; parts were twice as long before.
+        Halves the lanes of each row: pairs of vectors become one, with `part` lanes for each row.
 
-        A vector is added up with its neighbour. The last one is with itself, and then holds what
-        it held twice: rows stand in order in the first half.
+        (a0 a1), (b0 b1) -> (a0 + a1, b0 + b1). An odd last vector is paired with itself: its second
+        half is not used.
         """
         lanes = self.mode.lanes
         for at in range(0, len(vectors), 2):
@@ -391,24 +402,24 @@ class ReduceLoops(Emitter):
             yield self.writer.once(combiner(one, other))
 
     def _joined(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
-        """The vectors of one row as one vector of partial results."""
+        """The accumulators of one row, joined into one vector of partial results."""
         combiner = self.combiners[number]
         assert combiner is not None
-        return self._in_pairs(combiner, parts)
+        return self._pairwise(combiner, parts)
 
     def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
-        """All lanes of all vectors and the scalars, in pairs."""
+        """The total of all lanes and scalars, added in pairs."""
         combiner, initial = self.combiners[number], self.initial[number]
         assert combiner is not None
         vectors = [part for part in parts if lanes_of(part)]
-        total = self._all_lanes(combiner, self._in_pairs(combiner, vectors))
+        total = self._all_lanes(combiner, self._pairwise(combiner, vectors))
         scalars = [total, *[part for part in parts if not lanes_of(part)]]
         if identity_of(combiner, initial) != initial:
             scalars.append(self.writer.literal(initial))
-        return self._in_pairs(combiner, scalars)
+        return self._pairwise(combiner, scalars)
 
     def _all_lanes(self, combiner: Combiner, value: SSAValue) -> SSAValue:
-        """The lanes of a vector combined: halves with halves, until every lane has them all."""
+        """The total of the lanes of a vector, by halves: log2(lanes) steps."""
         distance = lanes_of(value) // 2
         while distance:
             swapped = [lane ^ distance for lane in range(lanes_of(value))]
@@ -417,7 +428,7 @@ class ReduceLoops(Emitter):
             distance //= 2
         return self.writer.extract(value, 0)
 
-    def _in_pairs(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:
+    def _pairwise(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:
         values = list(values)
         while len(values) > 1:
             pairs = zip(values[::2], values[1::2], strict=False)
@@ -427,12 +438,12 @@ class ReduceLoops(Emitter):
 
 
 def _readable(forms: Sequence[Linear], group: Group) -> bool:
-    """Whether all these can be read as vectors along a loop, and at least one is to be."""
+    """Whether all forms can be read as vectors along a loop, and one differs between lanes."""
     strides = {form.stride(group.last) for form in forms}
     return strides <= set(STRIDES) and strides != {0}
 
 
 def _contiguous(forms: Sequence[Linear], group: Group) -> bool:
-    """Whether all these step by one or not at all along a loop, and at least one by one."""
+    """Whether all forms have stride 0 or 1 along a loop, and at least one has stride 1."""
     strides = {form.stride(group.last) for form in forms}
     return strides <= {0, 1} and 1 in strides

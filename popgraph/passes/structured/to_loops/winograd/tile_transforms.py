@@ -35,8 +35,8 @@ Tiled = tile.WinogradOp | tile.TransformTilesOp
 
 
 @contextmanager
-def each(writer: Writer, lower: Bound, upper: Bound, step: int = 1) -> Iterator[Index]:
-    """A loop, or its only step."""
+def loop_or_step(writer: Writer, lower: Bound, upper: Bound, step: int = 1) -> Iterator[Index]:
+    """Opens a loop, unless it has a single step."""
     if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= step:
         yield Index(lower)
         return
@@ -44,21 +44,21 @@ def each(writer: Writer, lower: Bound, upper: Bound, step: int = 1) -> Iterator[
         yield Index.of(loop.counter)
 
 
-def least(writer: Writer, number: Index, most: Index | int) -> Index:
-    """A number, or `most` where that is less."""
+def minimum(writer: Writer, number: Index, most: Index | int) -> Index:
+    """`min(number, most)`."""
     value, limit = writer.value(number), writer.value(Index() + most)
     return Index.of(writer.once(arith.MinSIOp(value, limit)))
 
 
 @dataclass(frozen=True)
 class ImageTile:
-    """One tile: its image, where it begins, and from where on elements are in no earlier one."""
+    """One tile: its image, its first row and column, and the first ones of no earlier tile."""
 
     writer: Writer
     tiling: Tiling
     image: Index
     starts: tuple[Index, Index]
-    own_from: tuple[Index, Index]
+    first_rows: tuple[Index, Index]
 
     @staticmethod
     def numbered(writer: Writer, tiling: Tiling, number: Index) -> ImageTile:
@@ -68,23 +68,27 @@ class ImageTile:
             point.index(linear(result, point.sizes)) for result in tiling.steps.results
         )
         down, right = (step.scaled(tiling.size) for step in steps)
+        # Tiles at the end begin earlier, to stay inside the image: 5 rows in tiles of 4 are 0..4
+        # and 1..5. Rows 1 to 3 belong to the first tile.
         starts = [
-            least(writer, own, last) if overlap else own
-            for own, last, overlap in zip((down, right), tiling.last, tiling.overlaps, strict=True)
+            minimum(writer, branch_if_first, last) if overlap else branch_if_first
+            for branch_if_first, last, overlap in zip(
+                (down, right), tiling.last, tiling.overlaps, strict=True
+            )
         ]
         return ImageTile(writer, tiling, image, (starts[0], starts[1]), (down, right))
 
     def is_own(self, axis: int, by: int) -> SSAValue | None:
-        """Whether no earlier tile has row or column `by`; None if that is always so."""
+        """Whether row or column `by` is in no earlier tile; None if that is always true."""
         if by >= self.tiling.overlaps[axis]:
             return None
         position = self.writer.value(self.starts[axis] + by)
-        own = self.writer.value(self.own_from[axis])
-        return self.writer.once(arith.CmpiOp(position, own, "sge"))
+        branch_if_first = self.writer.value(self.first_rows[axis])
+        return self.writer.once(arith.CmpiOp(position, branch_if_first, "sge"))
 
     @contextmanager
-    def own(self, axis: int, by: int) -> Iterator[None]:
-        """A branch for row or column `by` of a tile that no earlier one has."""
+    def branch_if_first(self, axis: int, by: int) -> Iterator[None]:
+        """Opens a branch for row or column `by` if an earlier tile may have it."""
         condition = self.is_own(axis, by)
         if condition is None:
             yield
@@ -94,7 +98,7 @@ class ImageTile:
 
 
 class InputTransform:
-    """Writes the tiles of an image, multiplied by a matrix, into memory by (tap, tile, channel)."""
+    """Writes the transformed tiles of an image to memory `[tap, tile, channel]`."""
 
     def __init__(
         self,
@@ -105,7 +109,8 @@ class InputTransform:
     ) -> None:
         self.writer, self.op = writer, op
         self.kind = element(op.x)
-        self.once = isinstance(op, tile.TransformTilesOp) and not op.shares_elements
+        # Tiles of a gradient of weights are summed: an element in two tiles must count once.
+        self.counts_once = isinstance(op, tile.TransformTilesOp) and not op.shares_elements
         self.matrix = op.tiling.transforms.input
         if isinstance(op, tile.TransformTilesOp):
             self.matrix = op.matrix.data
@@ -119,16 +124,18 @@ class InputTransform:
         self.into = Access(memory, offset(type_, AffineMap.identity(3), type_.get_shape()))
         self.width = writer.target.machine.vector_bytes // lane_bytes(self.kind)
 
-    def transform(self, number: Index, place: Index) -> None:
-        """All channels of one tile, which becomes that number `place` in memory."""
+    def transform(self, number: Index, slot: Index) -> None:
+        """Writes all channels of one tile, as number `place` in memory."""
         self.tile = ImageTile.numbered(self.writer, self.op.tiling, number)
         corner = (self.tile.image, *self.tile.starts)
         self.pixels.indices |= dict(zip((N, Y, X), corner, strict=True))
-        self.transformed.indices[1] = place
+        self.transformed.indices[1] = slot
         lanes = min(self.width, 1 << (self.channels.bit_length() - 1))
         whole = self.channels - self.channels % lanes
-        with each(self.writer, 0, whole, lanes) as channel:
+        with loop_or_step(self.writer, 0, whole, lanes) as channel:
             self._channels(channel, lanes)
+        # The last vector overlaps the one before: 20 channels of 16 are 0..16 and 4..20, without
+        # scalars.
         if whole < self.channels:
             self._channels(Index(self.channels - lanes), lanes)
 
@@ -144,16 +151,16 @@ class InputTransform:
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
         self.pixels.indices[ROW], self.pixels.indices[COLUMN] = Index(row), Index(column)
         value = self.writer.get(*self.pixels.of(self.image), lanes)
-        for axis, by in enumerate((row, column)) if self.once else ():
-            own = self.tile.is_own(axis, by)
-            if own is not None:
+        for axis, by in enumerate((row, column)) if self.counts_once else ():
+            branch_if_first = self.tile.is_own(axis, by)
+            if branch_if_first is not None:
                 nothing = in_lanes(self.writer, self.writer.number(0, self.kind), lanes)
-                value = self.writer.add(arith.SelectOp(own, value, nothing))
+                value = self.writer.add(arith.SelectOp(branch_if_first, value, nothing))
         return value
 
 
 class TransformLoops(Emitter):
-    """Writes the loops over all tiles of all images, which threads share."""
+    """Writes the transforms of all tiles of all images, which threads share."""
 
     def __init__(self, op: tile.TransformTilesOp, target: Target) -> None:
         super().__init__(op, target)
@@ -170,17 +177,15 @@ class TransformLoops(Emitter):
         into = body.outputs[0], tensor(self.op.output)
         loops = InputTransform(body.writer, self.op, body.inputs[0], into)
         (part,) = body.parts
-        with each(body.writer, part.lower, part.upper) as number:
+        with loop_or_step(body.writer, part.lower, part.upper) as number:
             if number.terms:
                 self._prefetch(body)
             loops.transform(part.base + number, part.base + number)
 
     def _prefetch(self, body: Body) -> None:
-        """
-        Prefetches the lines of all taps, some channels before they are written.
-
-        A tile goes to as many remote lines as there are taps, which no core foresees.
-        """
+        """Marks the loop to prefetch the lines of all taps, some channels ahead of stores."""
+        # The 36 taps of a tile go to 36 distant rows; hardware follows 16 (`prefetch_streams`).
+        # Results that fit in L2 need no prefetch.
         machine, tuning = self.target.machine, self.target.tuning
         argument = argument_number(body.outputs[0])
         far = self.work * element_bytes(self.op.output.type) > machine.l2_bytes

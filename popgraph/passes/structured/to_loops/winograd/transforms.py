@@ -29,9 +29,11 @@ def product(writer: Writer, matrix: Matrix, values: Sequence[SSAValue]) -> list[
     """
     `matrix * values`.
 
-    Columns that agree but for signs go in as a sum and a difference; rows that do come out as a
-    sum and a difference.
+    Columns that are equal up to signs share a sum and a difference of two values; rows that are
+    equal up to signs share their even and odd parts.
     """
+    # (x0, x1) with columns (a, a), (b, -b): s = x0 + x1, d = x0 - x1; y0 = a s, y1 = b d. Rows of
+    # even part e and odd part o are e + o and e - o: half of the multiplications.
     return _Product(writer).of([list(row) for row in matrix], list(values))
 
 
@@ -56,7 +58,9 @@ class _Product:
         return [found.get(at) or self._sum(row, values) for at, row in enumerate(rows)]
 
     def _sum(self, row: Row, values: Sequence[SSAValue]) -> SSAValue:
-        """Terms without a factor first: the others are added while they are multiplied."""
+        """The sum of `factor * value`; terms with factor 1 come first, then those with -1."""
+        # The total then begins without a multiplication, and each later product is added to it:
+        # a multiply-add.
         terms = [(factor, value) for factor, value in zip(row, values, strict=True) if factor]
         terms.sort(key=lambda term: (term[0] != 1, abs(term[0]) != 1))
         (factor, value), *others = terms
@@ -79,13 +83,13 @@ class _Product:
 
 
 def _columns(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Neighbouring columns that agree but for signs, in more than one row."""
+    """Adjacent columns that are equal up to signs, with some signs equal and some opposite."""
     count = len(rows[0]) - 1
     return [(at, at + 1) for at in range(count) if _agree([row[at : at + 2] for row in rows])]
 
 
 def _rows(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Neighbouring rows that agree but for signs, in more than one column."""
+    """Adjacent rows that are equal up to signs, with some signs equal and some opposite."""
     return [
         (at, at + 1)
         for at in range(len(rows) - 1)
@@ -94,7 +98,7 @@ def _rows(rows: Sequence[Row]) -> list[tuple[int, int]]:
 
 
 def _agree(pairs: Sequence[Sequence[float]]) -> bool:
-    """Whether the pairs are equal or opposite, and there are some of both."""
+    """Whether all pairs are equal or opposite, and both kinds occur."""
     used = [(one, two) for one, two in pairs if one or two]
     same = sum(one == two for one, two in used)
     return all(abs(one) == abs(two) for one, two in used) and 0 < same < len(used)

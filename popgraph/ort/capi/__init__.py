@@ -1,0 +1,1 @@
+"""The module names under which programs import onnxruntime's exceptions."""
