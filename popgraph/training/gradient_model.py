@@ -30,8 +30,8 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.names import closest, names_arguments
 from popgraph.support.spelling import setting
-from popgraph.training.selection import Choice
-from popgraph.training.subject import Optimizer, Subject, Wishes
+from popgraph.training.problem import Optimizer, TrainingArguments, TrainingProblem
+from popgraph.training.selection import WeightPatterns
 
 ANY_RULE = "SGD(0.1)"
 """A training has an optimizer, also where only its gradients are exported."""
@@ -69,7 +69,12 @@ def onnx_gradient(
     """
     module, compilation = gradient_module(
         model,
-        Wishes(loss, optimizer, choice=Choice.of(freeze, train_only), prediction=prediction),
+        TrainingArguments(
+            loss,
+            optimizer,
+            patterns=WeightPatterns.of(freeze, train_only),
+            prediction=prediction,
+        ),
         Request(
             None if wrt is None else (wrt,) if isinstance(wrt, str) else tuple(wrt),
             {name: _example(name, one, sizes or {}) for name, one in (inputs or {}).items()},
@@ -95,11 +100,14 @@ class Request:
     dropout: bool = True
 
 
-def gradient_module(model: Model, wishes: Wishes, request: Request) -> tuple[ModuleOp, Compilation]:
+def gradient_module(
+    model: Model, arguments: TrainingArguments, request: Request
+) -> tuple[ModuleOp, Compilation]:
     """The module of the onnx level that `onnx_gradient` exports, and its weights."""
-    is_step = wishes.optimizer is not None
-    subject = Subject(model, wishes if is_step else replace(wishes, optimizer=ANY_RULE))
-    task = subject.task(request.examples, StepPlan())
+    is_step = arguments.optimizer is not None
+    chosen = arguments if is_step else replace(arguments, optimizer=ANY_RULE)
+    problem = TrainingProblem(model, chosen)
+    task = problem.task(request.examples, StepPlan())
     module, compilation = task.module.clone(), Compilation(task.weights)
     specialise(module, compilation, request.sizes, values=request.values)
     kept = [*model_of(module).graph.output_names]
@@ -109,10 +117,10 @@ def gradient_module(model: Model, wishes: Wishes, request: Request) -> tuple[Mod
         if not wanted:
             raise ModelError(
                 "the model has no weight to differentiate by",
-                subject.where,
-                f"name inputs or weights, {setting('wrt', next(iter(subject.inputs), 'x'))}",
+                problem.where,
+                f"name inputs or weights, {setting('wrt', next(iter(problem.inputs), 'x'))}",
             )
-    _check_names(module, wanted or (), subject.where)
+    _check_names(module, wanted or (), problem.where)
     training = replace(task.training, gradients=tuple(wanted or ()))
     options = Options(
         training=training,
