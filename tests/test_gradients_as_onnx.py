@@ -21,7 +21,7 @@ runtime = pytest.importorskip("onnxruntime")
 WITHOUT_FORM = {"NonMaxSuppression"}
 """Operators whose forward pass has no ONNX form; gradients flow past them."""
 SHARE = 60
-"""Of so many cases one is tried a day."""
+"""A run tries one in this many cases of each operator."""
 TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
 
 

@@ -69,7 +69,7 @@ def _spread(
     """
     ConvTranspose without padding, then cut or padded to `shape`; `dy` has the type of `like`.
 
-    ONNX's own pads may not exceed the kernel, and those of a convolution may.
+    ONNX's pads must be smaller than the kernel; the pads of a convolution may be larger.
     """
     full = geometry.reach(shape_of(like)[2:])
     made = to.node(

@@ -43,7 +43,7 @@ def slice_(to: Printer, op: graphcore.SliceOp) -> SSAValue:
 
 @form(graphcore.PadOp, by="Pad")
 def pad(to: Printer, op: graphcore.PadOp) -> SSAValue:
-    """Elements between others are padding along an axis of their own, of which the end is cut."""
+    """Interior padding: reshape each element to an axis of 1, pad that axis, cut the last pad."""
     value, shape = to(op.x), list(shape_of(op.x))
     for axis, inner in enumerate(op.interior.data):
         size = shape[axis]

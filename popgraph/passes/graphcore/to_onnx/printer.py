@@ -128,7 +128,7 @@ class Printer:
         return self.writer.add_node(op_type, inputs, attributes, outputs=names)
 
     def constant(self, array: Array) -> SSAValue:
-        """An initializer; equal arrays share one. Bodies read those of the main graph."""
+        """An initializer; equal arrays share one. Bodies read the main graph's initializers."""
         array = np.asarray(array, order="C")
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self._constants:
