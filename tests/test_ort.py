@@ -23,7 +23,7 @@ import popgraph.ort as ort
 from popgraph.ort import logs
 from popgraph.ort.capi import onnxruntime_pybind11_state as state
 from popgraph.ort.capi.onnxruntime_inference_collection import check_and_normalize_provider_args
-from popgraph.ort.options import NOTES
+from popgraph.ort.options import NOTES, settings_of
 from popgraph.support.errors import PopgraphError
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18, "ai.onnx.ml" : 3]>'
@@ -61,7 +61,7 @@ def rows() -> ort.InferenceSession:
 @pytest.fixture(autouse=True)
 def notes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test sees the notes of its own."""
-    monkeypatch.setattr(logs, "_given", set())
+    monkeypatch.setattr(logs, "noted", set())
 
 
 def test_a_session_runs_from_a_file_and_from_bytes(tmp_path: Path) -> None:
@@ -468,7 +468,7 @@ def test_names_are_those_of_onnxruntime() -> None:
         assert extra - set(dir(getattr(peer, name))) - own.get(name, set()) == set(), name
     for options in ("SessionOptions", "RunOptions"):
         ours, theirs = getattr(ort, options)(), getattr(peer, options)()
-        for name in ours._settings():
+        for name in settings_of(type(ours)):
             assert str(getattr(ours, name)) in str(getattr(theirs, name)) or (
                 getattr(ours, name) == int(getattr(theirs, name))
             ), name
@@ -491,6 +491,6 @@ def test_every_setting_is_used_or_noted() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
     }
-    settings = set(ort.SessionOptions._settings())
+    settings = set(settings_of(ort.SessionOptions))
     assert settings - read - set(NOTES) - quiet == set()
     assert re.search(r"^\| `SessionOptions`", PAGE.read_text(), re.M)

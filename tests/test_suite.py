@@ -49,6 +49,7 @@ PRIVATE = {
     "_exit": "os._exit: ends a forked child without the exit handlers of its parent",
     "_fake_quantize_learnable_per_tensor_affine": "of PyTorch: defines straight-through gradients",
     "_run": "of onnx: computes an operator in its reference; tests override it",
+    "_ranks": "of a trainer: several ranks without processes that run them",
     "_runs": "marks a run that did not happen, to model the cycles of an IPU",
     "_key": "a wrong cache key is not visible from outside",
     "_layouts": DECIDED,

@@ -17,7 +17,7 @@ _LOG = logging.getLogger("popgraph.ort")
 
 _default_severity = WARNING
 _callback: Callback | None = None
-_given: set[str] = set()
+noted: set[str] = set()
 """The notes that this process has logged."""
 
 
@@ -27,8 +27,8 @@ def note(text: str, severity: int = -1, logid: str = "") -> None:
 
     `severity` is the lowest that a session logs; -1 is the default of the process.
     """
-    if text not in _given and log(WARNING, text, severity, logid):
-        _given.add(text)
+    if text not in noted and log(WARNING, text, severity, logid):
+        noted.add(text)
 
 
 def log(level: int, text: str, severity: int = -1, logid: str = "") -> bool:

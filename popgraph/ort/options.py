@@ -39,6 +39,15 @@ class ExecutionOrder(IntEnum):
     MEMORY_EFFICIENT = 2
 
 
+def settings_of(kind: type) -> dict[str, Any]:
+    """The defaults of a class of options, by name."""
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and isinstance(value, bool | int | str)
+    }
+
+
 class _Settings:
     """Attributes with checked names and types; class attributes are the defaults."""
 
@@ -51,7 +60,7 @@ class _Settings:
         object.__setattr__(self, name, value)
 
     def _checked(self, name: str, value: object) -> object:
-        kind, known = type(self), self._settings()
+        kind, known = type(self), settings_of(type(self))
         if name not in known:
             close = closest(name, known)
             raise UnknownOption(
@@ -68,18 +77,11 @@ class _Settings:
             hint=f"the default is {known[name]!r}",
         )
 
-    @classmethod
-    def _settings(cls) -> dict[str, Any]:
-        """The defaults by name."""
-        return {
-            name: value
-            for name, value in vars(cls).items()
-            if not name.startswith("_") and isinstance(value, bool | int | str)
-        }
-
     def _changed(self) -> list[str]:
         """The names of settings that differ from their defaults."""
-        return [name for name, value in self._settings().items() if getattr(self, name) != value]
+        return [
+            name for name, value in settings_of(type(self)).items() if getattr(self, name) != value
+        ]
 
     def _set_entry(self, key: str, value: str) -> None:
         if not isinstance(key, str) or not isinstance(value, str):

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from popgraph.support.writing import write_text
+
 
 class Profile:
     """Times of a session, written by `end`."""
@@ -46,5 +48,5 @@ class Profile:
         while path.exists():
             number += 1
             path = path.with_name(f"{path.stem}_{number}.json")
-        path.write_text("[\n" + ",\n".join(self._events) + "\n]\n")
+        write_text(path, "[\n" + ",\n".join(self._events) + "\n]\n")
         return str(path)

@@ -398,9 +398,12 @@ def test_profile_and_emit_know_loops() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (("trips 5 ", "trips 4 "), "gives"),
-        (("trips 5 ", ""), "gives"),
-        (("pg.yield %b, %a : tensor<3xf32>, ", "pg.yield %b : "), "gives"),
+        (("trips 5 ", "trips 4 "), "the results of graphcore.loop have types"),
+        (("trips 5 ", ""), "the results of graphcore.loop have types"),
+        (
+            ("pg.yield %b, %a : tensor<3xf32>, ", "pg.yield %b : "),
+            "the results of graphcore.loop have types",
+        ),
         (("%i : tensor<i64>", "%i : tensor<i32>"), "takes"),
         (("  %a = graphcore.add %c, %row", "  %a = graphcore.add %c, %w"), "IsolatedFromAbove"),
     ],

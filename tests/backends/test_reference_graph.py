@@ -163,7 +163,7 @@ def test_a_planned_program_runs() -> None:
 
 @pytest.mark.parametrize(("arena", "offset"), [(15, 0), (16, 4)])
 def test_a_buffer_outside_its_memory_is_refused(arena: int, offset: int) -> None:
-    with pytest.raises(VerifyException, match=f"of {arena} bytes of arena memory"):
+    with pytest.raises(VerifyException, match=f"exceeds the {arena} bytes of arena memory"):
         parse(planned(arena, offset))
 
 

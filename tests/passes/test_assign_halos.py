@@ -274,5 +274,5 @@ def test_reads_past_a_halo_do_not_verify() -> None:
           }}
         }}"""
     Parser(Compilation(), text.format(part="")).parse_module().verify()
-    with pytest.raises(VerifyException, match="leaves"):
+    with pytest.raises(VerifyException, match="exceeds"):
         Parser(Compilation(), text.format(part=", part 1")).parse_module().verify()

@@ -39,7 +39,7 @@ OWN_OPTIONS = {
     "weights_sharded_from",
     "useTunedSchedules",
     "compilation",
-    "log_what_has_no_effect",
+    "log_ignored_options",
 }
 
 

@@ -49,7 +49,7 @@ def trainer_of(optimizer: str = "SGD(0.5)", **options: Any) -> Trainer:
     return Trainer(NET, "cross_entropy", optimizer, backend="reference", **options)
 
 
-class Told(Callback):
+class Replaying(Callback):
     """Replaces the monitored value of each epoch; real measurements are hard to choose."""
 
     def __init__(self, inner: Callback, values: Sequence[float]) -> None:
@@ -57,8 +57,7 @@ class Told(Callback):
         self.sets_learning_rate, self.sets_weights = inner.sets_learning_rate, inner.sets_weights
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
-        self.inner._trainer = self.model
-        self.inner.on_train_begin(logs)
+        self.inner.on_start(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self.inner.on_epoch_end(epoch, {"val_loss": self.values[epoch]})
@@ -70,7 +69,7 @@ class Told(Callback):
 def epochs_with(callback: Callback, values: Sequence[float], **options: Any) -> Trainer:
     """A training of one step for each value of `val_loss`."""
     trainer = trainer_of(**options)
-    trainer.fit(X, LABELS, epochs=len(values), batch=24, callbacks=[Told(callback, values)])
+    trainer.fit(X, LABELS, epochs=len(values), batch=24, callbacks=[Replaying(callback, values)])
     return trainer
 
 

@@ -16,7 +16,7 @@ from popgraph.passes.structured.analysis.words import views_words
 @dataclass(frozen=True)
 class ViewWords(Pass):
     """
-    y = map x[i] | x[i+1] << 8 | ...  ->  y = view x
+    y = map (x[i] + 256 x[i + 1] + ...)  ->  y = view x
 
     Only when the elements of each word are adjacent in x, the lowest first.
     """

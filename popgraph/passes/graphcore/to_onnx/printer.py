@@ -206,14 +206,14 @@ class Printer:
             )
             self.values[result] = value
             if result.name_hint and value not in self._named and self.is_ours(value):
-                self.rename(value, self.fresh(result.name_hint))
+                self.named(value, self.fresh(result.name_hint))
                 self._named.add(value)
 
     def is_ours(self, value: SSAValue) -> bool:
         """Whether a value is the output of a node, which may be renamed, in this graph."""
         return isinstance(value.owner, OnnxOp) and value.owner.parent is self.writer.block
 
-    def rename(self, value: SSAValue, name: str) -> None:
+    def named(self, value: SSAValue, name: str) -> None:
         """Renames the output of a node."""
         op = value.owner
         assert isinstance(op, OnnxOp)
@@ -231,7 +231,7 @@ class Printer:
             if self.writer.name_of(value) != name:
                 if not self.is_ours(value) or value in ends:
                     end = self.node("Identity", value)
-                self.rename(end, name)
+                self.named(end, name)
             ends.append(end)
         infos = [ValueInfoAttr.of(name, end.type) for name, end in zip(names, ends, strict=True)]
         self.writer.set_outputs(ends, infos)

@@ -111,8 +111,8 @@ class MicroKernel:
         grid, writer = self.grid, self.grid.writer
         outside = writer.depth if outside is None else outside
         sums = grid.registers(tile)
-        unrolls_taps = self.unrolls_taps and nest and nest[-1].part.static_extent is not None
-        taps, rolled = (nest[-1], nest[:-1]) if unrolls_taps else (None, nest)
+        taps = nest[-1].part.static_extent if self.unrolls_taps and nest else None
+        rolled = nest if taps is None else nest[:-1]
         # A loop of one iteration is not opened, and a recipe counts the open ones.
         opened = sum(one.part.static_extent != 1 for one in rolled)
         loops = writer.depth + opened - outside
@@ -132,8 +132,10 @@ class MicroKernel:
                 if taps is None:
                     add_product()
                 else:
-                    with writer.loop(0, taps.group.extent, recipes=UNROLLED) as loop:
-                        grid.point.bind(taps.group, taps.part.base + Index.of(loop.counter))
+                    # A chunk of the taps, which may be fewer than the group has.
+                    with writer.loop(0, taps, recipes=UNROLLED) as loop:
+                        last = nest[-1]
+                        grid.point.bind(last.group, last.part.base + Index.of(loop.counter))
                         add_product()
                 return carried
 
