@@ -18,7 +18,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.graphcore.runs import gathered_by_slices
 from popgraph.dialects.onnx.record import Conflicts
-from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.type_errors import RESHAPE_HINT, TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import constant_array
 from popgraph.operators.complaints import (
@@ -106,7 +106,7 @@ def require_reshape(node: NodeView) -> Conflicts:
     if not fits:
         yield TypeConflict(
             f"{prod(before)} elements do not become {shown(sizes) if -1 in sizes else rest}",
-            "use -1 for the size that the others leave, 0 for an unchanged size",
+            RESHAPE_HINT,
         )
 
 

@@ -214,6 +214,9 @@ def _concat(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     return None
 
 
+RESHAPE_HINT = "use -1 for the size that the others leave, 0 for an unchanged size"
+
+
 def _reshape(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     before = None if operands[0] is None else static_shape(operands[0].type)
     after = static_shape(op.results[0].type)
@@ -221,7 +224,7 @@ def _reshape(op: SchemaOp, operands: Operands) -> TypeConflict | None:
         return None
     return TypeConflict(
         f"{prod(before)} elements do not become {prod(after)}",
-        "`-1` stands for the size that the others leave, `0` for the one that was there",
+        RESHAPE_HINT,
     )
 
 
