@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.onnx.write import Proto, export_model
+from popgraph.builder.pgraph.check.loss_table import loss_named
 from popgraph.compiler import Model, lower
 from popgraph.compiler.sizes import specialise
 from popgraph.dialects.onnx import model_of
@@ -107,6 +108,8 @@ def gradient_module(
     is_step = arguments.optimizer is not None
     chosen = arguments if is_step else replace(arguments, optimizer=ANY_RULE)
     problem = TrainingProblem(model, chosen)
+    if not request.examples:
+        _check_target(arguments.loss, problem)
     task = problem.task(request.examples, StepPlan())
     module, compilation = task.module.clone(), Compilation(task.weights)
     specialise(module, compilation, request.sizes, values=request.values)
@@ -136,6 +139,20 @@ def gradient_module(
         simplify(module, compilation, options)
         differentiated = () if wanted is None else wanted
         return graphcore_to_onnx(module, compilation.weights, differentiated), compilation
+
+
+def _check_target(loss: str | None, problem: TrainingProblem) -> None:
+    """ModelError for a loss by name that needs labels, where no input is declared for them."""
+    named = None if loss is None else loss_named(loss)
+    outputs = model_of(problem.module).graph.output_names
+    if named is None or not named.takes_target or loss in outputs:
+        return
+    labels, kind = named.target_name, "i64[32]" if named.takes_classes else "f32[32]"
+    raise ModelError(
+        f"the loss {loss!r} compares the output with {labels}, which is not an input of the model",
+        problem.where,
+        f"declare it by its type: inputs={{{labels!r}: {kind!r}}}, or --input {labels}={kind}",
+    )
 
 
 def _check_names(module: ModuleOp, names: Collection[str], where: str) -> None:

@@ -118,6 +118,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "name": ({"wrt": "v"}, "the model has no value 'v' to differentiate by"),
     "type": ({"inputs": {"labels": "int[N]"}}, r"'int\[N\]' is not a type"),
     "size": ({"inputs": {"labels": "i64[M]"}}, "the size of 'M' is unknown"),
+    "labels": ({"inputs": {}}, "with labels, which is not an input of the model"),
     "nothing": ({"freeze": "*"}, "the model has no weight to differentiate by"),
 }
 
