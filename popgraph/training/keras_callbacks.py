@@ -97,7 +97,7 @@ class _Better:
 
     def __post_init__(self) -> None:
         if self.mode not in ("auto", "min", "max"):
-            raise ModelError(f"there is no mode {self.mode!r}", "mode", "'auto', 'min' or 'max'")
+            raise ModelError(f"unknown mode {self.mode!r}", "mode", "pass 'auto', 'min' or 'max'")
 
     def value(self, logs: Logs) -> float:
         """The monitored value of an epoch."""

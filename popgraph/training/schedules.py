@@ -23,45 +23,40 @@ class LearningRateSchedule(ABC):
 
 
 @dataclass(frozen=True)
-class ExponentialDecay(LearningRateSchedule):
+class _Decay(LearningRateSchedule):
+    """A decay by the quotient `step / decay_steps`, which `staircase` rounds down."""
+
+    initial_learning_rate: float
+    decay_steps: float
+    decay_rate: float
+    staircase: bool = False
+    name: str = ""
+
+    def _passed(self, step: int) -> float:
+        passed = step / self.decay_steps
+        return floor(passed) if self.staircase else passed
+
+
+class ExponentialDecay(_Decay):
     """
     `initial_learning_rate * decay_rate ** (step / decay_steps)`.
 
     With `staircase`, the exponent is rounded down.
     """
 
-    initial_learning_rate: float
-    decay_steps: float
-    decay_rate: float
-    staircase: bool = False
-    name: str = ""
-
     def __call__(self, step: int) -> float:
-        exponent = step / self.decay_steps
-        if self.staircase:
-            exponent = floor(exponent)
-        return float(self.initial_learning_rate * self.decay_rate**exponent)
+        return float(self.initial_learning_rate * self.decay_rate ** self._passed(step))
 
 
-@dataclass(frozen=True)
-class InverseTimeDecay(LearningRateSchedule):
+class InverseTimeDecay(_Decay):
     """
     `initial_learning_rate / (1 + decay_rate * step / decay_steps)`.
 
     With `staircase`, the quotient `step / decay_steps` is rounded down.
     """
 
-    initial_learning_rate: float
-    decay_steps: float
-    decay_rate: float
-    staircase: bool = False
-    name: str = ""
-
     def __call__(self, step: int) -> float:
-        passed = step / self.decay_steps
-        if self.staircase:
-            passed = floor(passed)
-        return self.initial_learning_rate / (1 + self.decay_rate * passed)
+        return self.initial_learning_rate / (1 + self.decay_rate * self._passed(step))
 
 
 @dataclass(frozen=True)

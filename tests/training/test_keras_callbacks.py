@@ -310,7 +310,7 @@ def test_a_schedule_object_is_the_learning_rate(optimizer: str) -> None:
     ("make", "message"),
     [
         (lambda: ReduceLROnPlateau(factor=1.0), "a factor of 1.0 does not reduce"),
-        (lambda: EarlyStopping(mode="best"), "there is no mode 'best'"),
+        (lambda: EarlyStopping(mode="best"), "unknown mode 'best'"),
         (lambda: ModelCheckpoint("net.keras"), ".onnx"),
         (lambda: ModelCheckpoint("w.h5", save_weights_only=True), "weights are saved as .safetens"),
         (lambda: ModelCheckpoint("net.onnx", save_freq=0), "save_freq is 'epoch' or a number"),
