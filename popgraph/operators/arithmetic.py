@@ -90,14 +90,6 @@ def _widened(op: Callable[..., Operand], node: Node) -> Operand:
     return gc.SubOp(above, below)
 
 
-def _binary(op: Callable[..., Operand], count: int, node: Node) -> Operand:
-    return op(*alike(node[0], second(node)))
-
-
-def _chain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
-    return reduce(op, alike(*node.inputs))
-
-
 _register_operations()
 without_gradient("Floor Ceil Round Sign", STEPS)
 without_gradient("NearbyInt Round", STEPS, domain=GRAPHCORE)

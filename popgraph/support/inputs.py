@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -98,12 +98,6 @@ def fitted(name: str, value: object, dtype: DType, where: str = "") -> Array:
             f"scale or clip it, or pass an array of {dtype.numpy}",
         )
     return made
-
-
-def all_fitted(given: Mapping[str, object], inputs: Mapping[str, DType]) -> dict[str, Array]:
-    """Converts arrays for exactly these inputs to their element types."""
-    check_names(given, inputs)
-    return {name: fitted(name, given[name], dtype) for name, dtype in inputs.items()}
 
 
 def _home(dtype: DType) -> str:

@@ -59,7 +59,7 @@ class Epilogue:
 
         def each_piece(emit: EmitSum) -> None:
             for part in narrowed(column):
-                with grid.at(0, part.offset):
+                with grid.at(part.offset):
                     emit(Index(), Index(part.offset), self._piece(column, part, total))
 
         self._by_vectors(tile, each_piece)
@@ -153,7 +153,7 @@ class Epilogue:
         """Opens loops over all results of a tile, rows inside lanes."""
         # Elements are accessed one by one where lanes are not contiguous; rows often are.
         grid = self.grid
-        with grid.each_lane(tile.lanes) as lane, grid.at(0, lane), grid.each_row(tile) as row:
+        with grid.each_lane(tile.lanes) as lane, grid.at(lane), grid.each_row(tile) as row:
             yield row, lane
 
 

@@ -83,16 +83,9 @@ class TileGrid:
         return self.point.writer
 
     @contextmanager
-    def at(self, row: int | Index, lane: int | Index) -> Iterator[None]:
-        """Moves the current index to a row and a lane of the tile inside the context."""
+    def at(self, lane: int | Index) -> Iterator[None]:
+        """Moves the current index by a number of lanes inside the context."""
         before = dict(self.point.indices)
-        if self.line is not None:
-            assert isinstance(row, int), "rows of several lines are counted when they are written"
-            # Row 9 of lines of 7 is row 2 of the next line.
-            self.point.indices[self.line] += row // self.across
-            row %= self.across
-        if self.row is not None:
-            self.point.indices[self.row] += row
         self.point.indices[self.lane] = self.point.indices[self.lane] + lane
         yield
         self.point.indices = before
@@ -135,7 +128,7 @@ class TileGrid:
             self.writer.loop(first, first + sum(widths), recipes=lanes) as loop,
         ):
             lane = Index.of(loop.counter)
-            with self.at(0, lane):
+            with self.at(lane):
                 yield row, lane
 
     @contextmanager
