@@ -213,7 +213,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "to_loops": "analysis",
         "parallel": "analysis to_loops",
         "schedule": "analysis",
-        "winograd": "analysis schedule",
+        "winograd": "analysis schedule fusion",
         "fusion": "analysis",
         "alternatives": "analysis schedule winograd",
         "bind_sizes": "analysis to_loops",

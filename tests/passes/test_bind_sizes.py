@@ -193,7 +193,7 @@ graph scanned(x: f32[6, N, 12]) -> outs {
 """Models whose sizes bound loops inside of fused kernels, other loops, and bodies."""
 
 REACHED = {
-    "winograd": "tile.winograd",
+    "winograd": "tile.fused",
     "transformed": "tile.transform_tiles",
     "chain": "tile.fused",
     "repeats": "pg.call_loop",

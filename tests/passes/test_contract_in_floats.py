@@ -79,7 +79,7 @@ def test_integer_convolutions_are_exact(groups: int, disabled: frozenset[str]) -
         proto = model(operator, inputs, constants=["w"], **attributes)
         module, compilation = load(proto)
         lower(module, compilation, options, level="structured")
-        kinds.append(any(isinstance(op, tile.WinogradOp) for op in module.walk()))
+        kinds.append(any(isinstance(op, tile.TransformTilesOp) for op in module.walk()))
     assert kinds == [False, groups == 1]
     proto = model("ConvInteger", whole, constants=["w"], **attributes)
     found = of_both(proto, whole)["y"]

@@ -104,7 +104,7 @@ def test_every_schedule_candidate_computes_the_same(text: str) -> None:
         after = before.clone()
         for each in deciding(OPTIONS.target, override):
             each.run(compilation, after)
-        wanted = spec.schedule or ("tile.winograd" if spec.size else "")
+        wanted = spec.schedule or ("tile.transform_tiles" if spec.size else "")
         assert wanted in str(after) or wanted.removeprefix("#tile.schedule") in str(after)
         StructuredToLoops(OPTIONS.target).run(compilation, after)
         check_ir(after)
@@ -112,10 +112,10 @@ def test_every_schedule_candidate_computes_the_same(text: str) -> None:
 
 
 def test_plain_loops_and_estimates_can_be_requested() -> None:
-    assert "tile.winograd" in str(decided(CONVOLUTION, "op c -> winograd 2"))
+    assert "tile.transform_tiles" in str(decided(CONVOLUTION, "op c -> winograd 2"))
     for spec in ("plain", "estimate"):
         module = decided(CONVOLUTION, f"op c -> {spec}")
-        assert "tile.winograd" not in str(module)
+        assert "tile.transform_tiles" not in str(module)
         assert bool(schedule_of(module)) == (spec == "estimate")
 
 

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr, TensorType, f64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    ModuleOp,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    f64,
+)
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import VerifyException
 
 import popgraph
 from popgraph.backends.reference import evaluate
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.dialects.tile.structured.winograd import transforms
+from popgraph.dialects.tile.structured.winograd import MatrixAttr, transforms
 from popgraph.passes.base import Compilation
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.options import Options
+from popgraph.passes.structured.fusion.join import join
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule.overrides import contraction_text
 from popgraph.passes.structured.to_loops import StructuredToLoops
@@ -66,33 +78,49 @@ class Spec:
         )
         maps = [AffineMap(4, 0, (last,)), AffineMap.identity(4)]
 
+        matrices = transforms(self.size)
+        total = count * -(-height // self.size) * -(-width // self.size)
+        row = AffineExpr.dimension(1)
+        factors = [AffineMap(4, 0, (tap, row, last)), AffineMap(4, 0, (tap, last, k))]
+
         def build(values: Sequence[SSAValue]) -> list[Operation]:
             pack = tile.PackOp(values[1], TensorType(f64, shapes[1], layout))
-            x, made = values[0], list[Operation]([pack])
+            type_ = TensorType(f64, (side**2, total, before))
             if self.at_once:
-                total = count * -(-height // self.size) * -(-width // self.size)
                 rows = -(-total // self.tiles) * self.tiles
                 room = LayoutAttr.moved((0, 0, 0), (side**2, rows, before))
-                type_ = TensorType(f64, (side**2, total, before), room)
-                matrix = transforms(self.size).input
-                made.append(tile.TransformTilesOp(x, self.image, (0, 0), self.size, matrix, type_))
-                x = made[-1].results[0]
-            product = tile.WinogradOp(
-                x,
-                pack.output,
-                sizes,
-                (0, 0),
+                type_ = TensorType(f64, type_.get_shape(), room)
+            tiles = tile.TransformTilesOp(
+                values[0], self.image, (0, 0), self.size, matrices.input, type_
+            )
+            domain = (side**2, total, behind, before)
+            product = tile.contraction(
+                tiles.output, pack.output, factors, domain, 3, sum_epilogue(f64, 1, 0), [f64]
+            )
+            product.properties["schedule"] = schedule
+            into = tile.TransformTilesOp(
+                product.outputs[0],
+                self.image,
+                None,
                 self.size,
-                self.tiles,
-                schedule,
-                sum_epilogue(f64, 1, 2),
+                matrices.output,
                 TensorType(f64, sizes),
+                sum_epilogue(f64, 1, 2),
                 values[2:],
                 maps,
             )
-            return [*made, product]
+            return [pack, tiles, product, into]
 
-        return graph_of([(shape, f64) for shape in (*shapes, sizes)], build)
+        module = graph_of([(shape, f64) for shape in (*shapes, sizes)], build)
+        tiles, product, into = (
+            op for op in module.walk() if isinstance(op, tile.TransformTilesOp | tile.ReduceOp)
+        )
+        if self.at_once:
+            join([product, into], (behind, total), (lanes, self.tiles), [(2, 1), (1, 0)])
+        else:
+            loops = [(0,), (1, 2), (0, 1)]
+            join([tiles, product, into], (total, behind), (self.tiles, lanes), loops)
+        return module
 
 
 @st.composite
@@ -165,6 +193,57 @@ def test_winograd_tiles_compute_the_convolution(spec: Spec, grain: int) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
 
 
+def other_panel(fused: tile.FusedOp) -> None:
+    fused.properties["steps"] = IntsAttr.of((3, WIDTH))
+
+
+def other_loops(fused: tile.FusedOp) -> None:
+    loops = [(0,), (1, 2), (1, 0)]
+    fused.properties["loops"] = ArrayAttr(map(IntsAttr.of, loops))
+
+
+def unscheduled(fused: tile.FusedOp) -> None:
+    del fused.members[1].properties["schedule"]
+
+
+def into_nothing(fused: tile.FusedOp) -> None:
+    fused.members[-1].properties["offset"] = IntsAttr.of((0, 0))
+
+
+def other_matrix(fused: tile.FusedOp) -> None:
+    fused.members[-1].properties["matrix"] = MatrixAttr.of(transforms(2).input)
+
+
+def dense_weights(fused: tile.FusedOp) -> None:
+    weights = fused.body.block.args[1]
+    assert isinstance(weights.type, TensorType)
+    dense = TensorType(f64, weights.type.get_shape())
+    for value in (weights, fused.operands[1]):
+        Rewriter.replace_value_with_new_type(value, dense)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (other_panel, "must compute one panel of channels at a time"),
+        (other_loops, "must have the loops of tile.fused"),
+        (unscheduled, "must be around a scheduled contraction"),
+        (into_nothing, "an offset is for tiles of images"),
+        (other_matrix, "must have a row for each row of a tile"),
+        (dense_weights, r"must be stored as \[panel, tap, channel, lane\]"),
+    ],
+)
+def test_illegal_winograd_convolutions_do_not_verify(
+    change: Callable[[tile.FusedOp], None], message: str
+) -> None:
+    spec = Spec((1, 6, 7), (5, 11), 2, 3, at_once=False, block=2, chunk=0)
+    (fused,) = (op for op in spec.module().walk() if isinstance(op, tile.FusedOp))
+    fused.verify()
+    change(fused)
+    with pytest.raises(VerifyException, match=message):
+        fused.verify()
+
+
 @given(specs(), st.sampled_from([64, 16384]))
 def test_winograd_tiles_compute_the_weight_gradient(spec: Spec, grain: int) -> None:
     """The operations and their loops; gradient elements shared by two tiles count once."""
@@ -227,8 +306,8 @@ def test_winograd_kernels_have_the_location_of_the_convolution() -> None:
     for op in module.walk():
         op.location = here
     lower(module, compilation, Options(), until="use-winograd")
-    found = [op for op in module.walk() if "tiles" in op.name or "winograd" in op.name]
-    assert len(found) == 2 and {op.location for op in found} == {here}
+    found = [op for op in module.walk() if isinstance(op, tile.FusedOp | tile.TransformTilesOp)]
+    assert len(found) == 3 and {op.location for op in found} == {here}
 
 
 @pytest.mark.parametrize(("size", "channels"), [(13, 64), (14, 128), (28, 16), (8, 48)])

@@ -14,7 +14,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from popgraph.backends.reference.kernels import Kernel
 from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
 from popgraph.backends.reference.structured import STRUCTURED, up_to_ends, with_fewer_terms
-from popgraph.backends.reference.winograd import run_transform_tiles, run_winograd
 from popgraph.dialects import program as pg
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
@@ -155,10 +154,6 @@ class Graph:
                 return op.evaluate
             case tile.LaunchOp():
                 return partial(_launch, op, self._functions.called(op.callee))
-            case tile.TransformTilesOp():
-                return partial(run_transform_tiles, op)
-            case tile.WinogradOp():
-                return partial(run_winograd, op)
             case _:
                 for runner in RUNNERS:
                     if (run := runner(op)) is not None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import i64
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.backends.reference.bodies import Frame, Scope, Step, Vocabulary, steps_of, yielded
@@ -24,6 +24,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.running import Extent, running_of
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.winograd import Tiling
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchange_if
 from popgraph.support.shapes import Shape, prod
@@ -158,9 +159,15 @@ def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
     if isinstance(op, tile.FusedOp):
         loops = dict(zip(op.members, op.shared, strict=True))
         last = [one for value in op.yielded if isinstance(one := value.owner, tile.Member)]
-        return [
+        by_member = [
             {**running_of(one), **{loops[one][at]: end for at, end in ends.items()}} for one in last
         ]
+        return [
+            one.result_ends(ends) if isinstance(one, tile.TransformTilesOp) else ends
+            for one, ends in zip(last, by_member, strict=True)
+        ]
+    if isinstance(op, tile.TransformTilesOp):
+        return [op.result_ends(ends)]
     if isinstance(op, tile.ScatterOp):
         ends = {at: end for at, end in ends.items() if at < op.parallel_rank}
     return [ends] * len(op.results)
@@ -196,15 +203,17 @@ def run_map(op: tile.MapOp, *memories: Array) -> tuple[Array, ...]:
 
 
 def finished(
-    op: tile.ReduceOp | tile.WinogradOp,
+    op: tile.ReduceOp | tile.TransformTilesOp,
+    epilogue: Region,
+    sizes: Shape,
     totals: Sequence[Any],
     memories: Sequence[Array],
 ) -> tuple[Array, ...]:
     """The results of the epilogue on final accumulators and epilogue inputs."""
     maps = op.epilogue_input_maps
-    indices = grid(op.sizes[: op.parallel_rank])
+    indices = grid(sizes)
     epilogue_inputs = Access(op, op.epilogue_inputs, maps, memories)(indices)
-    return stored(op, Body(op.epilogue.block)(indices, [*totals, *epilogue_inputs]))
+    return stored(op, Body(epilogue.block)(indices, [*totals, *epilogue_inputs]))
 
 
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
@@ -228,7 +237,7 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
 
     last = len(op.operands) - len(op.block_inputs)
     totals = fold() if op.block is None else [in_blocks(op, fold, memories[last:])]
-    return finished(op, totals, memories[count:last])
+    return finished(op, op.epilogue, outer, totals, memories[count:last])
 
 
 def in_blocks(
@@ -371,6 +380,58 @@ def run_relayout(op: tile.PackOp, memory: Array) -> tuple[Array, ...]:
     return (to_physical(elements, op.output.type),)
 
 
+def run_transform_tiles(op: tile.TransformTilesOp, x: Array, *others: Array) -> tuple[Array, ...]:
+    matrix = np.array(op.matrix.data).astype(x.dtype)
+    if op.epilogue is None:
+        tiles = _image_tiles(op, x)
+        made = np.asarray(np.einsum("ai,bj,tijc->abtc", matrix, matrix, tiles))
+        return stored(op, [made.reshape(op.output.type.get_shape())])
+    tiles = to_logical(x, op.x.type).reshape(op.side, op.side, *op.sizes[:2])  # type: ignore[arg-type]
+    made = np.asarray(np.einsum("ia,jb,abtk->tijk", matrix, matrix, tiles))
+    shape = op.output.type.get_shape()
+    return finished(op, op.epilogue, shape, [_joined_tiles(op, shape, made)], others)
+
+
+def _image_tiles(op: tile.TransformTilesOp, x: Array) -> Array:
+    """The source tiles of images, `[tile, row, column, channel]`."""
+    number, *inside = grid((op.tiling.count, op.side, op.side, op.channels))
+    indices: list[Any] = [*_corner(op.tiling, number), *inside]
+    (tiles,) = Access(op, [op.x], [op.window], [x])(indices)
+    if op.shares_elements:
+        return np.asarray(tiles)
+    first = _first_with_element(op.tiling)[..., None]
+    return np.asarray(np.where(first, tiles, tiles.dtype.type(0)))
+
+
+def _joined_tiles(op: tile.TransformTilesOp, shape: Shape, tiles: Array) -> Array:
+    """Assembles tiles into images; where tiles overlap, the first one wins."""
+    tiling = op.tiling
+    number, row, column = grid((tiling.count, tiling.size, tiling.size))
+    n, y, x = _corner(tiling, number)
+    indices = np.broadcast_arrays(n, y + row, x + column)
+    first = _first_with_element(tiling)
+    images = np.zeros(shape, tiles.dtype)
+    images[tuple(index[first] for index in indices)] = tiles[first]
+    return images
+
+
+def _first_with_element(tiling: Tiling) -> Array:
+    """Whether a tile is the first that covers an element, by tile, row and column."""
+    number: Any
+    number, row, column = grid((tiling.count, tiling.size, tiling.size))
+    _, *corner = _corner(tiling, number)
+    _, *steps = tiling.steps.eval([number], ())
+    down, right = (step * tiling.size - at for step, at in zip(steps, corner, strict=True))
+    return np.asarray((row >= down) & (column >= right))
+
+
+def _corner(tiling: Tiling, number: Any) -> tuple[Any, ...]:
+    """The image, first row and first column of each tile."""
+    image, *steps = tiling.steps.eval([number], ())
+    starts = zip(steps, tiling.last, strict=True)
+    return image, *(np.minimum(step * tiling.size, last) for step, last in starts)
+
+
 def run_fused(op: tile.FusedOp, *memories: Array) -> tuple[Array, ...]:
     values: dict[SSAValue, Array] = dict(zip(op.body.block.args, memories, strict=True))
     for inner in op.members:
@@ -403,6 +464,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,
     tile.FusedOp: run_fused,
+    tile.TransformTilesOp: run_transform_tiles,
     tile.StartExchangeOp: run_start_exchange,
     tile.FinishExchangeOp: run_finish_exchange,
 }

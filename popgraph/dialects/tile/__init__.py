@@ -49,7 +49,7 @@ from popgraph.dialects.tile.structured.selection import (
     SegmentsOp,
     SuppressOp,
 )
-from popgraph.dialects.tile.structured.winograd import MatrixAttr, TransformTilesOp, WinogradOp
+from popgraph.dialects.tile.structured.winograd import MatrixAttr, TransformTilesOp
 
 STRUCTURED = (
     AssembleOp,
@@ -70,7 +70,6 @@ STRUCTURED = (
     TopKOp,
     TransformTilesOp,
     ViewOp,
-    WinogradOp,
     YieldOp,
 )
 """Operations on tensors, with index maps for their reads."""
@@ -161,7 +160,6 @@ __all__ = [
     "TopKOp",
     "TransformTilesOp",
     "ViewOp",
-    "WinogradOp",
     "YieldOp",
     "contraction",
     "is_contraction",

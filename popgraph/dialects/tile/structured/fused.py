@@ -24,13 +24,20 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
-from popgraph.dialects.tile.attributes import LayoutAttr, halo_of, layout_of, with_layout
+from popgraph.dialects.tile.attributes import (
+    LayoutAttr,
+    halo_of,
+    layout_of,
+    physical_shape,
+    with_layout,
+)
 from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.ops import MapOp, YieldOp, yielded
 from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
+from popgraph.dialects.tile.structured.winograd import TransformTilesOp
 from popgraph.support.shapes import Shape, prod
 
-Member = MapOp | ReduceOp
+Member = MapOp | ReduceOp | TransformTilesOp
 """Operations that can be fused."""
 
 
@@ -51,6 +58,11 @@ class FusedOp(IRDLOperation):
     value that overlap those of its predecessor. A line buffer holds one window, and an iteration
     computes only the rows that it lacks. The iterations are divided into `splits` equal chunks that
     run in parallel; each first recomputes the overlap with its predecessor.
+
+    A Winograd convolution transforms tiles of images, multiplies them with transformed weights, and
+    transforms the products into images: `loops [[0], [1, 2], [0, 1]]` over tiles and channels. An
+    operation with fewer shared loops than others runs before the inner ones begin. Its last
+    iterations may be shorter than `steps`.
     """
 
     name = "tile.fused"
@@ -110,6 +122,11 @@ class FusedOp(IRDLOperation):
         return [tuple(range(len(self.sizes)))] * len(self.members)
 
     @property
+    def transforms_tiles(self) -> bool:
+        """Whether the operation is a Winograd convolution, over tiles and panels of channels."""
+        return isinstance(self.members[-1], TransformTilesOp)
+
+    @property
     def yielded(self) -> tuple[SSAValue, ...]:
         """The values in the body that are the results."""
         return yielded(self.body.block)
@@ -159,6 +176,8 @@ class FusedOp(IRDLOperation):
             made |= dict.fromkeys(op.results, loops)
         if self.splits is not None:
             self._check_line_buffer()
+        if any(isinstance(op, TransformTilesOp) for op in self.members):
+            self._check_transforms()
 
     def _check_steps(self, count: int) -> None:
         rank, steps = len(self.sizes), self.steps.data
@@ -168,19 +187,23 @@ class FusedOp(IRDLOperation):
             if any(step > 1 for step in steps[:-1]):
                 raise VerifyException("steps must be 1 for all leading loops except the last")
             return
-        if [len(loops) for loops in self.loops] != [rank] * count:
+        listed = [len(loops) for loops in self.loops]
+        if len(listed) != count or (not self.transforms_tiles and listed != [rank] * count):
             raise VerifyException(f"every operation must list {rank} shared loops")
-        if any(size % step for size, step in zip(self.sizes, steps, strict=True)):
+        even = all(size % step == 0 for size, step in zip(self.sizes, steps, strict=True))
+        if not even and not self.transforms_tiles:
             raise VerifyException("steps must divide the sizes of the shared loops")
 
     def _check_loops(self, op: Member, loops: Shape) -> None:
-        shared = self._in_step
+        shared = self._in_step[: len(loops)]
         if (
             len(set(loops)) != len(loops)
             or not all(0 <= loop < op.parallel_rank for loop in loops)
             or any(op.sizes[loops[at]] != self.sizes[at] for at in shared)
         ):
             raise VerifyException(f"{op.name} must have the loops of {self.name}")
+        if isinstance(op, TransformTilesOp):
+            return
         if self.loops is not None and (not is_contraction(op) or len(op.outputs) != 1):
             raise VerifyException(f"{op.name} can only share its leading loops")
         if self.loops is None and any(layout_of(value.type) for value in op.results):  # type: ignore[arg-type]
@@ -188,11 +211,12 @@ class FusedOp(IRDLOperation):
 
     def _check_reads(self, op: Member, loops: Shape, made: dict[SSAValue, Shape]) -> None:
         for value, map_ in readings(op):
-            if value in made and not follows(
-                map_,
-                [made[value][at] for at in self._in_step],
-                [loops[at] for at in self._in_step],
-                op.sizes,
+            if value not in made:
+                continue
+            common = self._in_step[: len(made[value])]
+            axes = [_axis_of(value, made[value][at]) for at in common]
+            if len(common) > len(loops) or not follows(
+                map_, axes, [loops[at] for at in common], op.sizes
             ):
                 raise VerifyException(f"{map_} reads elements of another iteration")
 
@@ -200,6 +224,32 @@ class FusedOp(IRDLOperation):
     def _in_step(self) -> range:
         """The shared loops along which a region is the indices of the iteration."""
         return range(len(self.sizes) - (self.splits is not None))
+
+    def _check_transforms(self) -> None:
+        *before, last = self.members
+        product = before[-1] if before else None
+        if not (
+            self.loops is not None
+            and isinstance(last, TransformTilesOp)
+            and last.is_into_images
+            and is_contraction(product)
+            and product.schedule is not None
+            and last.x is product.results[0]
+            and [value is product.lhs for op in before[:-1] for value in op.results] in ([], [True])
+            and all(isinstance(op, TransformTilesOp) for op in before[:-1])
+            and self.yielded == tuple(last.results)
+        ):
+            raise VerifyException("transforms of tiles must be around a scheduled contraction")
+        schedule, (taps, _, _, channels) = product.schedule, product.sizes
+        # With transforms inside, panels are the inner loop; without, the outer one.
+        loops, panel = ([(0,), (1, 2), (0, 1)], 1) if before[:-1] else ([(2, 1), (1, 0)], 0)
+        if self.shared != loops or self.steps.data[panel] != schedule.nr:
+            raise VerifyException("the contraction must compute one panel of channels at a time")
+        panels = -(-product.sizes[2] // schedule.nr)
+        weights = product.rhs.type
+        assert isinstance(weights, TensorType)
+        if physical_shape(weights) != (panels, taps, channels, schedule.nr):
+            raise VerifyException("the weights must be stored as [panel, tap, channel, lane]")
 
     def _check_line_buffer(self) -> None:
         assert self.splits is not None
@@ -329,6 +379,16 @@ def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
             yield from zip(op.inputs, op.input_maps, strict=True)
             yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
             yield from zip(op.block_inputs, op.block_input_maps, strict=True)
+        case TransformTilesOp():
+            yield op.x, op.source_map
+            yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
+
+
+def _axis_of(value: SSAValue, loop: int) -> int:
+    """The axis of a local value that a loop of the operation that computes it counts."""
+    axis = value.owner.axis_of(loop) if isinstance(value.owner, TransformTilesOp) else loop
+    assert axis is not None, "images are results"
+    return axis
 
 
 def follows(

@@ -1,14 +1,14 @@
-"""Winograd convolutions and tile transforms as structured operations."""
+"""Transforms of image tiles, of which Winograd convolutions consist."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import sqrt
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType
-from xdsl.ir import Attribute, Data, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Data, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -16,8 +16,9 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
+    opt_region_def,
     prop_def,
-    region_def,
     result_def,
     traits_def,
     var_operand_def,
@@ -30,8 +31,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, whole
 from popgraph.dialects.tile.affine import leaves
-from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
-from popgraph.dialects.tile.running import EndsAtSizes
+from popgraph.dialects.tile.running import EndsAtSizes, Extent
 from popgraph.dialects.tile.structured.ops import Structured, check_block, element, maps_attribute
 from popgraph.support.shapes import Shape, prod
 
@@ -164,38 +164,6 @@ class Tiling:
         return AffineMap(1, 0, (number // each, number % each // columns, number % each % columns))
 
 
-class Tiled(Structured):
-    """An operation on image tiles; the first dimensions of its domain are image, row and column."""
-
-    @property
-    def parallel_rank(self) -> int:
-        return len(self.sizes)
-
-    @property
-    def tiling(self) -> Tiling:
-        return Tiling.of(self.sizes[:3], self.size.value.data)  # type: ignore[attr-defined]
-
-    @property
-    def window(self) -> AffineMap:
-        """(image, y, x of a tile's corner; row, column, channel in the tile) -> index of `x`."""
-        n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
-        down, right = self.offset.data  # type: ignore[attr-defined]
-        return AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
-
-    def check_tiles(self) -> None:
-        size = self.size.value.data  # type: ignore[attr-defined]
-        if size not in (2, 4) or len(self.offset) != 2:  # type: ignore[attr-defined]
-            raise VerifyException("tiles must be 2x2 or 4x4, with an offset for row and column")
-        if min(self.sizes[1:3]) < size:
-            raise VerifyException(f"a tile of {size}x{size} is larger than the image")
-
-    def check_image(self, image: TensorType[Attribute], window: int) -> None:
-        """Checks that windows stay within the image and its halo."""
-        sizes = (*self.sizes[:3], window, window, image.get_shape()[-1])
-        if leaves(image, self.window, sizes):
-            raise VerifyException(f"windows leave {image} over {list(self.sizes[:3])}")
-
-
 @irdl_attr_definition
 class MatrixAttr(Data[Matrix]):
     """A constant matrix, row by row: `#tile.matrix<[1.0, 0.0], [0.5, -2.0]>`."""
@@ -223,159 +191,177 @@ class MatrixAttr(Data[Matrix]):
 
 
 @irdl_op_definition
-class TransformTilesOp(Tiled):
+class TransformTilesOp(Structured):
     """
-    Transforms tiles of `x`, of shape `[n, y, x, c]`, by a matrix from both sides: `M tile M^T`.
+    Transforms tiles by a matrix from both sides: `M tile M^T`, out of images or into images.
 
-    The domain is `[n, y, x]` of a convolution's result, with one tile for each `size` x `size` of
-    its elements. The tile of the results from (y, x) on begins at `(y, x) + offset`; its height and
-    width are the matrix's number of columns. The result is `[row * rows + column, tile, c]`.
+    `images` is the shape `[n, y, x]` of images that are divided into tiles of `size` x `size`,
+    numbered as in `Tiling`. The loops are tiles, channels, and the elements of a source tile.
 
-    Tiles larger than `size` share elements. Where a last tile of `size` overlaps its predecessor,
-    shared elements count in the first of both and are 0 in the other.
+    Out of images: `x` is `[n, y, x, c]`, and the result is `[row * rows + column, tile, c]`. The
+    source tile of the elements from (y, x) on begins at `(y, x) + offset`; its height and width are
+    the matrix's number of columns. Tiles larger than `size` share elements. Where a last tile of
+    `size` overlaps its predecessor, shared elements count in the first of both and are 0 in the
+    other.
+
+    Into images: `x` is `[row * columns + column, tile, c]`, there is no `offset`, and the result is
+    `epilogue(M tile M^T, inputs...)`, `[n, y, x, c]`. Where a last tile overlaps its predecessor,
+    the elements are those of the predecessor.
     """
 
     name = "tile.transform_tiles"
     x = operand_def(TensorType)
-    domain = prop_def(IntsAttr)
-    offset = prop_def(IntsAttr)
+    epilogue_inputs = var_operand_def(base(TensorType))
+    images = prop_def(IntsAttr)
+    offset = opt_prop_def(IntsAttr)
     size = prop_def(IntegerAttr)
     matrix = prop_def(MatrixAttr)
-    output = result_def(TensorType)
-    traits = traits_def(Pure(), EndsAtSizes(by_result=True))
-    assembly_format = (
-        "$x `:` type($x) `domain` $domain `offset` $offset `size` $size `matrix` $matrix attr-dict "
-        "`->` type($output)"
-    )
-
-    def __init__(
-        self,
-        x: SSAValue,
-        domain: Sequence[int],
-        offset: Sequence[int],
-        size: int,
-        matrix: Matrix,
-        result_type: TensorType[Attribute],
-    ) -> None:
-        Operation.__init__(
-            self,
-            operands=[x],
-            properties={
-                "domain": IntsAttr.of(domain),
-                "offset": IntsAttr.of(offset),
-                "size": whole(size),
-                "matrix": MatrixAttr.of(matrix),
-            },
-            result_types=[result_type],
-        )
-
-    @property
-    def shares_elements(self) -> bool:
-        """Whether tiles overlap by design, so that elements count in each of their tiles."""
-        return len(self.matrix.data[0]) > self.size.value.data
-
-    def verify_(self) -> None:
-        self.check_tiles()
-        assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
-        rows, columns = self.matrix.data, {len(row) for row in self.matrix.data}
-        if len(columns) != 1 or min(columns) < self.size.value.data:
-            raise VerifyException(
-                "the rows of the matrix must have equal lengths of at least the tile size"
-            )
-        shape = (len(rows) ** 2, self.tiling.count, self.x.type.get_shape()[-1])
-        if self.output.type.get_shape() != shape:
-            raise VerifyException(f"the result must have shape {shape}")
-        self.check_image(self.x.type, min(columns) - self.size.value.data + 1)
-
-
-@irdl_op_definition
-class WinogradOp(Tiled):
-    """
-    A 3x3 convolution by Winograd's algorithm: `y = epilogue(A^T [U o (B^T d B)] A, inputs...)`.
-
-    `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it holds the
-    tiles that `tile.transform_tiles` made of it. The domain is the result's, `[n, y, x, k]`. `u` is
-    G w G^T for each pair of channels, in memory `[panel, tap, c, lane]` with the lanes of k in a
-    panel of the `schedule`. `tiles` tiles are transformed at a time and then multiplied with `u`:
-    a contraction `[tap, tile, k]` over c, blocked by the schedule.
-    """
-
-    name = "tile.winograd"
-    x = operand_def(TensorType)
-    u = operand_def(TensorType)
-    epilogue_inputs = var_operand_def(base(TensorType))
-    domain = prop_def(IntsAttr)
-    offset = prop_def(IntsAttr)
-    size = prop_def(IntegerAttr)
-    tiles = prop_def(IntegerAttr)
-    epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
-    schedule = prop_def(ScheduleAttr)
-    epilogue = region_def("single_block")
+    epilogue_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
+    epilogue = opt_region_def("single_block")
     output = result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure(), EndsAtSizes())
     assembly_format = (
-        "$x `,` $u `:` type($x) `,` type($u) "
+        "$x `:` type($x) "
         "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
-        "`domain` $domain `offset` $offset `size` $size `tiles` $tiles "
-        "`epilogue_maps` $epilogue_maps `schedule` $schedule `epilogue` $epilogue attr-dict "
-        "`->` type($output)"
+        "`images` $images (`offset` $offset^)? `size` $size `matrix` $matrix "
+        "(`epilogue_maps` $epilogue_maps^ `epilogue` $epilogue)? attr-dict `->` type($output)"
     )
 
     def __init__(
         self,
         x: SSAValue,
-        u: SSAValue,
-        domain: Sequence[int],
-        offset: Sequence[int],
+        images: Sequence[int],
+        offset: Sequence[int] | None,
         size: int,
-        tiles: int,
-        schedule: ScheduleAttr,
-        epilogue: Region,
+        matrix: Matrix,
         result_type: TensorType[Attribute],
+        epilogue: Region | None = None,
         epilogue_inputs: Sequence[SSAValue] = (),
         epilogue_maps: Sequence[AffineMap] = (),
     ) -> None:
+        properties: dict[str, Attribute] = {
+            "images": IntsAttr.of(images),
+            "size": whole(size),
+            "matrix": MatrixAttr.of(matrix),
+            **operand_segment_sizes(1, len(epilogue_inputs)),
+        }
+        if offset is not None:
+            properties["offset"] = IntsAttr.of(offset)
+        if epilogue is not None:
+            properties["epilogue_maps"] = maps_attribute(epilogue_maps)
         Operation.__init__(
             self,
-            operands=[x, u, *epilogue_inputs],
-            properties={
-                "domain": IntsAttr.of(domain),
-                "offset": IntsAttr.of(offset),
-                "size": whole(size),
-                "tiles": whole(tiles),
-                "epilogue_maps": maps_attribute(epilogue_maps),
-                "schedule": schedule,
-                **operand_segment_sizes(1, 1, len(epilogue_inputs)),
-            },
-            regions=[epilogue],
+            operands=[x, *epilogue_inputs],
+            properties=properties,
+            regions=[] if epilogue is None else [epilogue],
             result_types=[result_type],
         )
 
     @property
-    def is_transformed(self) -> bool:
-        """Whether `x` holds transformed tiles."""
-        return len(self.x.type.get_shape()) == 3  # type: ignore[attr-defined]
+    def tiling(self) -> Tiling:
+        return Tiling.of(self.images.data, self.size.value.data)
 
     @property
-    def panels(self) -> int:
-        """The number of panels of weights; lanes of the last one may be unused."""
-        return -(-self.sizes[3] // self.schedule.nr)
+    def channels(self) -> int:
+        """The number of channels."""
+        return self.x.type.get_shape()[-1]  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def sizes(self) -> Shape:
+        """The extents of the loops: tiles, channels, and the elements of a source tile."""
+        return self.tiling.count, self.channels, self.side**2
+
+    @property
+    def parallel_rank(self) -> int:
+        return 2
+
+    @property
+    def side(self) -> int:
+        """Height and width of a source tile."""
+        return len(self.matrix.data[0])
+
+    @property
+    def is_into_images(self) -> bool:
+        """Whether the source holds tiles, and the result is images."""
+        return self.epilogue is not None
+
+    @property
+    def shares_elements(self) -> bool:
+        """Whether tiles overlap by design, so that elements count in each of their tiles."""
+        return self.side > self.size.value.data
+
+    @property
+    def window(self) -> AffineMap:
+        """(image, y, x of a tile's corner; row, column, channel in the tile) -> index of `x`."""
+        n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
+        down, right = self.offset  # type: ignore[misc]
+        return AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
+
+    @property
+    def source_map(self) -> AffineMap | None:
+        """The map from the loops to an index of the tiles in `x`; None if `x` is images."""
+        tile, channel, at = (AffineExpr.dimension(dim) for dim in range(3))
+        return AffineMap(3, 0, (at, tile, channel)) if self.is_into_images else None
+
+    @property
+    def epilogue_input_maps(self) -> tuple[AffineMap, ...]:
+        """The maps of epilogue inputs, over image, row, column and channel of the result."""
+        return tuple(attribute.data for attribute in self.epilogue_maps or ())
+
+    def axis_of(self, loop: int) -> int | None:
+        """The axis of the result that a parallel loop counts; None for tiles of images."""
+        return (None, 3)[loop] if self.is_into_images else (1, 2)[loop]
+
+    def result_ends(self, ends: Mapping[int, Extent]) -> dict[int, Extent]:
+        """The axes of the result that end at sizes, for loops that do."""
+        if 0 not in ends:
+            return {}
+        if not self.is_into_images:
+            return {1: ends[0]}
+        images = ends[0].divided(prod(self.tiling.grid))
+        assert images is not None, "sizes end after whole images"
+        return {0: images}
 
     def verify_(self) -> None:
-        self.check_tiles()
-        assert isinstance(self.x.type, TensorType) and isinstance(self.u.type, TensorType)
-        tiling, x, u = self.tiling, self.x.type.get_shape(), physical_shape(self.u.type)
-        taps = tiling.taps
-        first = (taps, tiling.count) if self.is_transformed else self.sizes[:1]
-        if x[: len(first)] != first or u != (self.panels, taps, x[-1], self.schedule.nr):
-            raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
-        if not self.is_transformed:
-            self.check_image(self.x.type, TAPS)
-        self.check_maps(self.epilogue_inputs, self.epilogue_input_maps, self.sizes)
-        self.check_results()
-        if element(self.x) != element(self.u):
-            raise VerifyException("x and u must have the same element type")
-        check_block(
-            "epilogue", self.epilogue.block, [element(self.x), *map(element, self.epilogue_inputs)]
-        )
+        size, images = self.size.value.data, self.images.data
+        assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
+        if size not in (2, 4) or len(images) != 3:
+            raise VerifyException("tiles must be 2x2 or 4x4, of images [n, y, x]")
+        if min(images[1:]) < size:
+            raise VerifyException(f"a tile of {size}x{size} is larger than the image")
+        if len({len(row) for row in self.matrix.data}) != 1:
+            raise VerifyException("the rows of the matrix must have equal lengths")
+        if (self.offset is None) != self.is_into_images:
+            raise VerifyException("an offset is for tiles of images, an epilogue for images")
+        if self.epilogue is None:
+            self._check_out_of_images()
+        else:
+            self._check_into_images(self.epilogue.block)
+
+    def _check_out_of_images(self) -> None:
+        x, images, columns = self.x.type, self.images.data, self.side
+        assert isinstance(x, TensorType) and isinstance(self.output.type, TensorType)
+        if columns < self.size.value.data or len(self.offset or ()) != 2:
+            raise VerifyException(
+                "source tiles have an offset for row and column, and at least the tile size"
+            )
+        shape = (len(self.matrix.data) ** 2, self.tiling.count, x.get_shape()[-1])
+        if self.output.type.get_shape() != shape or self.epilogue_inputs:
+            raise VerifyException(f"the result must have shape {shape}, without an epilogue")
+        window = columns - self.size.value.data + 1
+        if leaves(x, self.window, (*images, window, window, shape[-1])):
+            raise VerifyException(f"windows leave {x} over {list(images)}")
+
+    def _check_into_images(self, epilogue: Block) -> None:
+        shape = (*self.images.data, self.channels)
+        assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
+        if self.x.type.get_shape() != (self.side**2, *self.sizes[:2]):
+            raise VerifyException(f"the tiles must have shape {(self.side**2, *self.sizes[:2])}")
+        if len(self.matrix.data) != self.size.value.data:
+            raise VerifyException("the matrix must have a row for each row of a tile")
+        if self.output.type.get_shape() != shape:
+            raise VerifyException(f"the result must have shape {shape}")
+        self.check_maps(self.epilogue_inputs, self.epilogue_input_maps, shape)
+        expected = [element(self.x), *map(element, self.epilogue_inputs)]
+        check_block("epilogue", epilogue, expected)

@@ -12,6 +12,7 @@ from xdsl.ir.affine import (
     AffineBinaryOpKind,
     AffineConstantExpr,
     AffineDimExpr,
+    AffineExpr,
     AffineMap,
 )
 
@@ -36,7 +37,7 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape, prod
 
-Looped = tile.Member | tile.ScatterOp | tile.WinogradOp
+Looped = tile.Member | tile.ScatterOp
 """Operations that read by index maps."""
 
 Ends = Mapping[int, Extent]
@@ -100,14 +101,10 @@ class SizeFlow:
                     continue
                 case _ if not any(map(self.of, op.operands)):
                     continue
-                case tile.MapOp() | tile.ReduceOp():
+                case tile.MapOp() | tile.ReduceOp() | tile.TransformTilesOp():
                     self._run(op, self._loops(op, readings(op)))
                 case tile.ScatterOp():
                     self._scatter(op)
-                case tile.WinogradOp():
-                    self._winograd(op)
-                case tile.TransformTilesOp():
-                    self._transform_tiles(op)
                 case tile.TopKOp():
                     self._top_k(op)
                 case tile.PositionsOp():
@@ -145,7 +142,9 @@ class SizeFlow:
         self._note_results(op, loops)
 
     def _note_results(self, op: Operation, loops: Ends) -> None:
-        """Notes that axes of results end with the loops of the same number."""
+        """Notes that axes of results end with the loops of the same number, or with all images."""
+        if isinstance(op, tile.TransformTilesOp):
+            loops = op.result_ends(loops)
         for result in op.results:
             axes = range(tensor(result).get_num_dims())
             self._note(result, {axis: loops[axis] for axis in axes if axis in loops})
@@ -166,11 +165,12 @@ class SizeFlow:
         loops = dict(known or {})
         for value, map_ in read:
             for axis, end in self.of(value).items():
-                found = (
-                    _loops_of_table(op, value, axis, end)
-                    if map_ is None
-                    else loops_over(map_, axis, end, op)
-                )
+                if isinstance(op, tile.TransformTilesOp):
+                    found = _tiles_of_images(op, value, map_, axis, end)
+                elif map_ is None:
+                    found = _loops_of_table(op, value, axis, end)
+                else:
+                    found = loops_over(map_, axis, end, op)
                 if not found and is_factor(op, value):
                     # Vectors may read beyond, into the next index, which only the bound has.
                     raise unsized("multiplies by the first index of a size only", op)
@@ -190,7 +190,10 @@ class SizeFlow:
                 own[inner] = {loop: end for loop, end in loops.items() if loop not in common}
                 shared |= {common.index(loop): loops[loop] for loop in loops if loop in common}
                 self._note_results(inner, loops)
-        if shared and op.loops is not None:  # Panels and windows have fixed sizes.
+        if op.transforms_tiles:
+            if [*shared] != [op.shared[-1].index(0)] or any(own.values()):
+                raise unsized("has images that end at a size", op)
+        elif shared and op.loops is not None:  # Panels and windows have fixed sizes.
             raise unsized("has panels or windows along a size", op)
         for part, ends in own.items():
             self._mark(part, ends)
@@ -238,28 +241,6 @@ class SizeFlow:
         ends = dict(self.of(op.starts))
         _join(ends, self.of(op.ends), "loop", op)
         self._run(op, ends)
-
-    def _winograd(self, op: tile.WinogradOp) -> None:
-        loops = self._loops(op, zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True))
-        if self.of(op.u):
-            raise unsized("multiplies by weights that end at a size", op)
-        for axis, end in self.of(op.x).items():
-            images = end.divided(prod(op.tiling.grid)) if op.is_transformed else end
-            if axis != (1 if op.is_transformed else 0) or images is None:
-                raise unsized("has images that end at a size", op)
-            _join(loops, {0: images}, "loop", op)
-        if [*loops] != [0]:
-            raise unsized("has images that end at a size", op)
-        self._run(op, loops)
-
-    def _transform_tiles(self, op: tile.TransformTilesOp) -> None:
-        ends = self.of(op.x)
-        if [*ends] != [0]:
-            raise unsized("has images that end at a size", op)
-        tiles = {1: ends[0].scaled(prod(op.tiling.grid))}
-        self._mark(op, tiles)
-        # Not `_note`: the result has memory for whole blocks of tiles, beyond the bound.
-        self.ends[op.results[0]] = tiles
 
     def _branch(self, op: CallCondOp) -> None:
         self.calls.add(op)
@@ -365,6 +346,22 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
             if isinstance(index, tile.IndexOp):
                 _join(loops, {index.dim.value.data: end}, "loop", op)
     return loops
+
+
+def _tiles_of_images(
+    op: tile.TransformTilesOp, value: SSAValue, map_: AffineMap | None, axis: int, end: Extent
+) -> dict[int, Extent]:
+    """The loop over tiles, if an axis that ends at a size numbers tiles or images."""
+    grid = prod(op.tiling.grid)
+    if value is op.x and map_ is not None:
+        images = axis == 1 and end.divided(grid) is not None
+        tiles = end
+    else:
+        images = axis == 0 if map_ is None else map_.results[axis] == AffineExpr.dimension(0)
+        tiles = end.scaled(grid)
+    if not images:
+        raise unsized("has images that end at a size", op)
+    return {0: tiles}
 
 
 def is_factor(op: Looped, value: SSAValue) -> bool:

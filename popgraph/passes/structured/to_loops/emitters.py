@@ -45,8 +45,6 @@ from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
 from popgraph.support.tuning import Target
 
 EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
-    tile.WinogradOp: WinogradLoops,
-    tile.FusedOp: FusedLoops,
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
     tile.PositionsOp: PositionsLoops,
@@ -73,6 +71,10 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
             return ContractLoops(op, op.schedule, target)
         case tile.ReduceOp():
             return ReduceLoops(op, target)
+        case tile.FusedOp() if op.transforms_tiles:
+            return WinogradLoops(op, target)
+        case tile.FusedOp():
+            return FusedLoops(op, target)
         case tile.PackOp():
             return RelayoutLoops(op, target, once=runs_once(op))
     return EMITTERS[type(op)](op, target)

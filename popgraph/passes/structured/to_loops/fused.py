@@ -124,6 +124,8 @@ class FusedLoops(Emitter):
                 return ContractPart(inner, inner.schedule, self.target)
             case tile.ReduceOp():
                 return ReduceLoops(inner, self.target, self._window(inner, width))
+            case tile.TransformTilesOp():
+                raise AssertionError("WinogradLoops writes transforms of tiles")
 
     def _window(self, inner: tile.Member, width: int, rows: Rows | None = None) -> Shape:
         """The number of iterations of each loop of an operation in one shared iteration."""

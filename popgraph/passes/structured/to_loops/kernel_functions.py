@@ -24,7 +24,7 @@ NAMED_OPERATIONS = 3
 """The number of operations in the name of a kernel."""
 
 STRUCTURED = {
-    *(tile.MapOp, tile.ReduceOp, tile.PackOp, tile.WinogradOp),
+    *(tile.MapOp, tile.ReduceOp, tile.PackOp),
     *(tile.FusedOp, tile.ScatterOp, tile.TopKOp, tile.AssembleOp),
     *(tile.PositionsOp, tile.CompressOp, tile.SuppressOp, tile.OrderOp, tile.SegmentsOp),
     *(tile.TransformTilesOp, tile.StartExchangeOp, tile.FinishExchangeOp),

@@ -24,9 +24,10 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import Convolution, WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch, padded_pitch
+from popgraph.passes.structured.fusion.join import join
 from popgraph.passes.structured.schedule.cost import most_rows
 from popgraph.support.arrays import Array
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
 
@@ -201,12 +202,29 @@ class WinogradCandidate(TileCandidate):
     # The new operations
 
     def replace(self, compilation: Compilation) -> None:
-        """Replaces the contraction by the transforms."""
-        weights, tiles, op = self.transformed(compilation), self.image(), self.found.op
-        image = tiles[0].output if tiles else self.found.image
-        new = self.convolution(image, weights[-1].results[0])
-        insert_made_for(op, *weights, *tiles)
-        replace_op(op, new)
+        """Replaces the contraction by transforms of tiles around a smaller contraction."""
+        op, matrices = self.found.op, self.tiling.transforms
+        weights, tiles = self.transformed(compilation), self.image()
+        product = self.product(tiles.output, weights[-1].results[0])
+        into = tile.TransformTilesOp(
+            product.outputs[0],
+            self.found.images,
+            None,
+            self.size,
+            matrices.output,
+            tensor(op.outputs[0]),
+            op.detach_region(op.epilogue),
+            list(op.epilogue_inputs),
+            op.epilogue_input_maps,
+        )
+        insert_made_for(op, *weights, tiles, product)
+        replace_op(op, into)
+        count, results, lanes = self.tiling.count, op.sizes[3], self.vectors * self.width
+        if self.at_once:
+            join([product, into], (results, count), (lanes, self.tiles), [(2, 1), (1, 0)])
+        else:
+            loops: list[Shape] = [(0,), (1, 2), (0, 1)]
+            join([tiles, product, into], (count, results), (self.tiles, lanes), loops)
 
     def transformed(self, compilation: Compilation) -> list[Operation]:
         """Computes G w G^T in panels; constants in float64, rounded once."""
@@ -251,40 +269,43 @@ class WinogradCandidate(TileCandidate):
         type_ = tensor_type(self.found.kind, (taps, channels, results), layout)
         return [view, tile.PackOp(view.output, type_)]
 
-    def image(self) -> list[tile.TransformTilesOp]:
-        """The transform of all tiles, if they are transformed at once."""
-        # Memory for whole blocks: the last one may read beyond the last tile.
-        if not self.at_once:
-            return []
-        found, rows = self.found, self._blocks * self.tiles
-        return [self.tiles_of(found.image, found.offset, self.tiling.transforms.input, rows)]
+    def image(self) -> tile.TransformTilesOp:
+        """The transform of the image's tiles, with memory of its own if all are transformed."""
+        found, matrix = self.found, self.tiling.transforms.input
+        if self.at_once:  # Memory for whole blocks: the last one may read beyond the last tile.
+            return self.tiles_of(found.image, found.offset, matrix, self._blocks * self.tiles)
+        type_ = tensor_type(found.kind, (self.tiling.taps, self.tiling.count, found.channels))
+        return tile.TransformTilesOp(
+            found.image, found.images, found.offset, self.size, matrix, type_
+        )
 
-    def convolution(self, image: SSAValue, weights: SSAValue) -> tile.WinogradOp:
-        op = self.found.op
+    def product(self, tiles: SSAValue, weights: SSAValue) -> tile.ReduceOp:
+        """`y[tap, tile, k] = sum over c of tiles[tap, tile, c] * weights[tap, c, k]`."""
+        kind, lanes = self.found.kind, self.vectors * self.width
+        tap, row, k, c = (AffineExpr.dimension(dim) for dim in range(4))
+        in_panels = len(tensor(weights).get_shape()) == 4
+        of_weights = (k // lanes, tap, c, k % lanes) if in_panels else (tap, c, k)
+        op = tile.contraction(
+            tiles,
+            weights,
+            [AffineMap(4, 0, (tap, row, c)), AffineMap(4, 0, of_weights)],
+            (self.tiling.taps, self.tiling.count, self.found.op.sizes[3], self.found.channels),
+            3,
+            _body([kind], lambda block: block.args[0]),
+            [kind],
+        )
         chain = self.target.tuning.winograd_chain_terms
-        schedule = ScheduleAttr.of(
+        op.properties["schedule"] = ScheduleAttr.of(
             n_dim=2,
             n_vectors=self.vectors,
             m_dim=1,
             mr=self.rows,
             # With 512 channels, chains of 64 terms leave an error of 1e-6 of the largest result,
             # a single chain 3.6e-6 (4x4 tiles, Zen 5).
-            kc=chain if isinstance(self.found.kind, Float32Type) else 0,
+            kc=chain if isinstance(kind, Float32Type) else 0,
             lanes=self.width,
         )
-        return tile.WinogradOp(
-            image,
-            weights,
-            op.sizes[:4],
-            self.found.offset,
-            self.size,
-            self.tiles,
-            schedule,
-            op.detach_region(op.epilogue),
-            tensor(op.outputs[0]),
-            list(op.epilogue_inputs),
-            op.epilogue_input_maps,
-        )
+        return op
 
 
 def fitting_sizes(found: Convolution | WeightGradient) -> list[int]:

@@ -76,7 +76,8 @@ class UseWinograd(Pass):
     """
     Compute 3x3 convolutions with a quarter to a half of the multiplications.
 
-    y = contract x, w  ->  u = G w G^T; y = tile.winograd x, u
+    y = contract x, w  ->  u = G w G^T
+                           y = fused { t = transform x; m = contract t, u; y = transform m }
 
     dw = contract x, dy  ->  dw = G^T (contract (B^T x B), (A dy A^T)) G
 

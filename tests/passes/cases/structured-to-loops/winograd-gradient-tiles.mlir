@@ -2,7 +2,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">] {
   ^bb0(%dy: tensor<1x3x4x4xf32>):
-    %t = tile.transform_tiles %dy : tensor<1x3x4x4xf32> domain [1, 3, 4] offset [0, 0] size 2 : i64 matrix <[1.0, 0.0], [1.0, 1.0], [1.0, -1.0], [0.0, -1.0]> -> tensor<16x4x4xf32>
+    %t = tile.transform_tiles %dy : tensor<1x3x4x4xf32> images [1, 3, 4] offset [0, 0] size 2 : i64 matrix <[1.0, 0.0], [1.0, 1.0], [1.0, -1.0], [0.0, -1.0]> -> tensor<16x4x4xf32>
     pg.return [#pg.bytes<"t">], %t : tensor<16x4x4xf32>
   }
 }

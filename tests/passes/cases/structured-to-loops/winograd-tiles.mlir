@@ -1,18 +1,32 @@
 // Winograd tiles of 2x2 results: the last tiles end with the image, and the last panel is partial.
 #map = affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>
-#map1 = affine_map<(d0, d1, d2, d3) -> (d3)>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (d3)>
 #layout = #tile.layout<#map, #pg.ints[2, 16, 2, 4]>
 !tensor = tensor<16x2x5xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"u">, #pg.bytes<"bias">] {
   ^bb0(%x: tensor<1x5x6x2xf32>, %u: tensor<16x2x5xf32>, %bias: tensor<5xf32>):
     %p = tile.pack %u : tensor<16x2x5xf32> -> !tensor
-    %y = tile.winograd %x, %p : tensor<1x5x6x2xf32>, !tensor epilogue_inputs(%bias : tensor<5xf32>) domain [1, 3, 4, 5]
-        offset [0, 0] size 2 : i64 tiles 3 : i64 epilogue_maps [#map1]
-        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 2, kc 64, lanes 4> epilogue {
-    ^bb0(%0: f32, %1: f32):
-      %2 = arith.addf %0, %1 : f32
-      tile.yield %2 : f32
+    %y = tile.fused ins(%x, %p, %bias : tensor<1x5x6x2xf32>, !tensor, tensor<5xf32>) domain [4, 5] steps [3, 4]
+        loops [#pg.ints[0], #pg.ints[1, 2], #pg.ints[0, 1]] {
+    ^bb0(%0: tensor<1x5x6x2xf32>, %1: !tensor, %2: tensor<5xf32>):
+      %3 = tile.transform_tiles %0 : tensor<1x5x6x2xf32> images [1, 3, 4] offset [0, 0] size 2 : i64
+          matrix <[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]> -> tensor<16x4x2xf32>
+      %4 = tile.reduce ins(%3, %1 : tensor<16x4x2xf32>, !tensor) domain [16, 4, 5, 2] parallel 3 : i64
+          maps [#map1, #map2] epilogue_maps [] product f32
+          schedule <n_dim 2, n_vectors 1, m_dim 1, mr 2, kc 64, lanes 4> epilogue {
+      ^bb0(%5: f32):
+        tile.yield %5 : f32
+      } -> tensor<16x4x5xf32>
+      %y_1 = tile.transform_tiles %4 : tensor<16x4x5xf32> epilogue_inputs(%2 : tensor<5xf32>) images [1, 3, 4]
+          size 2 : i64 matrix <[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, -1.0, -1.0]> epilogue_maps [#map3] epilogue {
+      ^bb0(%6: f32, %7: f32):
+        %8 = arith.addf %6, %7 : f32
+        tile.yield %8 : f32
+      } -> tensor<1x3x4x5xf32>
+      tile.yield %y_1 : tensor<1x3x4x5xf32>
     } -> tensor<1x3x4x5xf32>
     pg.return [#pg.bytes<"y">], %y : tensor<1x3x4x5xf32>
   }

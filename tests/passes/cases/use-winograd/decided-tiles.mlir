@@ -32,9 +32,11 @@ builtin.module {
 // -----
 #map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4, d5)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d4, d5, d3)>
-#map2 = affine_map<(d0, d1, d2, d3) -> (d3)>
-#map3 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>
-#map4 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map3 = affine_map<(d0, d1, d2, d3) -> ((d2 floordiv 16), d0, d3, (d2 mod 16))>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d3)>
+#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<1x16x16x16xf32>):
@@ -56,16 +58,28 @@ builtin.module {
       %9 = arith.truncf %8 : f64 to f32
       tile.yield %9 : f32
     } -> tensor<1x16x16x16xf32>
-    %y = tile.winograd %x, %7 : tensor<1x16x16x16xf32>, tensor<1x16x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
-        domain [1, 14, 14, 16] offset [0, 0] size 2 : i64 tiles 13 : i64 epilogue_maps [#map2]
-        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
-    ^bb0(%10: f32, %11: f32):
-      %12 = arith.addf %10, %11 : f32
-      tile.yield %12 : f32
+    %y = tile.fused ins(%x, %7, %b : tensor<1x16x16x16xf32>, tensor<1x16x16x16xf32>, tensor<16xf32>) domain [49, 16] steps [13, 16] loops [#pg.ints[0], #pg.ints[1, 2], #pg.ints[0, 1]] {
+    ^bb0(%10: tensor<1x16x16x16xf32>, %11: tensor<1x16x16x16xf32>, %12: tensor<16xf32>):
+      %13 = tile.transform_tiles %10 : tensor<1x16x16x16xf32> images [1, 14, 14] offset [0, 0] size 2 : i64
+          matrix <[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0],
+          [0.0, 1.0, 0.0, -1.0]> -> tensor<16x49x16xf32>
+      %14 = tile.reduce ins(%13, %11 : tensor<16x49x16xf32>, tensor<1x16x16x16xf32>) domain [16, 49, 16, 16]
+          parallel 3 : i64 maps [#map2, #map3] epilogue_maps [] product f32
+          schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
+      ^bb0(%15: f32):
+        tile.yield %15 : f32
+      } -> tensor<16x49x16xf32>
+      %y_1 = tile.transform_tiles %14 : tensor<16x49x16xf32> epilogue_inputs(%12 : tensor<16xf32>) images [1, 14, 14]
+          size 2 : i64 matrix <[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, -1.0, -1.0]> epilogue_maps [#map4] epilogue {
+      ^bb0(%16: f32, %17: f32):
+        %18 = arith.addf %16, %17 : f32
+        tile.yield %18 : f32
+      } -> tensor<1x14x14x16xf32>
+      tile.yield %y_1 : tensor<1x14x14x16xf32>
     } -> tensor<1x14x14x16xf32>
-    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
-    ^bb0(%13: f32):
-      tile.yield %13 : f32
+    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map5, #map6] epilogue_maps [] product f32 epilogue {
+    ^bb0(%10: f32):
+      tile.yield %10 : f32
     } -> tensor<1x6x6x16xf32>
     pg.return [#pg.bytes<"y">, #pg.bytes<"z">], %y, %z : tensor<1x14x14x16xf32>, tensor<1x6x6x16xf32>
   }

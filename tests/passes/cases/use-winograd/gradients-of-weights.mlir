@@ -31,12 +31,12 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x7x8x8xf32>, %dy: tensor<1x5x6x16xf32>, %w: tensor<16x3x3x8xf32>):
-    %0 = tile.transform_tiles %x : tensor<1x7x8x8xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64
+    %0 = tile.transform_tiles %x : tensor<1x7x8x8xf32> images [1, 5, 6] offset [0, 0] size 4 : i64
         matrix <[1.0, 0.0, -2.5, 0.0, 1.0, 0.0], [0.0, 1.4142135623730951, 2.0, -0.7071067811865476, -1.0, 0.0],
         [0.0, -1.4142135623730951, 2.0, 0.7071067811865476, -1.0, 0.0],
         [0.0, -0.7071067811865476, -0.5, 1.4142135623730951, 1.0, 0.0],
         [0.0, 0.7071067811865476, -0.5, -1.4142135623730951, 1.0, 0.0], [0.0, 1.0, 0.0, -2.5, 0.0, 1.0]> -> !tensor
-    %1 = tile.transform_tiles %dy : tensor<1x5x6x16xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64
+    %1 = tile.transform_tiles %dy : tensor<1x5x6x16xf32> images [1, 5, 6] offset [0, 0] size 4 : i64
         matrix <[1.0, 0.0, 0.0, 0.0], [1.0, 0.7071067811865476, 0.5, 0.3535533905932738],
         [1.0, -0.7071067811865476, 0.5, -0.3535533905932738], [1.0, 1.4142135623730951, 2.0, 2.8284271247461903],
         [1.0, -1.4142135623730951, 2.0, -2.8284271247461903], [0.0, 0.0, 0.0, 1.0]> -> !tensor1

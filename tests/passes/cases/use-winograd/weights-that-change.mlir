@@ -40,6 +40,9 @@ builtin.module {
 #map3 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4, d5)>
 #map4 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d4, d5, d3)>
 #map5 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#map6 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map7 = affine_map<(d0, d1, d2, d3) -> ((d2 floordiv 32), d0, d3, (d2 mod 32))>
+#map8 = affine_map<(d0, d1, d2, d3) -> ((d2 floordiv 16), d0, d3, (d2 mod 16))>
 #data = #pg.data<"0000803f00000000000000000000000000000000000000000000000000000000000000000000003f0000003f0000003f00000000000000000000000000000000"
     "00000000000000000000003f000000bf0000003f00000000000000000000000000000000000000000000000000000000000000000000803f0000000000000000"
     "000000000000000000000000000000000000003f00000000000000000000003f00000000000000000000003f00000000000000000000803e0000803e0000803e"
@@ -73,28 +76,46 @@ builtin.module {
     ^bb0(%9: f32):
       tile.yield %9 : f32
     } -> tensor<1x16x16x32xf32>
-    %10 = tile.transform_tiles %x : tensor<1x8x8x16xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64
+    %10 = tile.transform_tiles %x : tensor<1x8x8x16xf32> images [1, 6, 6] offset [0, 0] size 2 : i64
         matrix <[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]> -> !tensor
-    %y = tile.winograd %10, %8 : !tensor, tensor<1x16x16x32xf32> domain [1, 6, 6, 32] offset [0, 0] size 2 : i64
-        tiles 9 : i64 epilogue_maps [] schedule <n_dim 2, n_vectors 2, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
-    ^bb0(%11: f32):
-      tile.yield %11 : f32
+    %y = tile.fused ins(%10, %8 : !tensor, tensor<1x16x16x32xf32>) domain [32, 9] steps [32, 9] loops [#pg.ints[2, 1], #pg.ints[1, 0]] {
+    ^bb0(%11: !tensor, %12: tensor<1x16x16x32xf32>):
+      %13 = tile.reduce ins(%11, %12 : !tensor, tensor<1x16x16x32xf32>) domain [16, 9, 32, 16] parallel 3 : i64
+          maps [#map6, #map7] epilogue_maps [] product f32
+          schedule <n_dim 2, n_vectors 2, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
+      ^bb0(%14: f32):
+        tile.yield %14 : f32
+      } -> tensor<16x9x32xf32>
+      %y_1 = tile.transform_tiles %13 : tensor<16x9x32xf32> images [1, 6, 6] size 2 : i64 matrix <[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, -1.0, -1.0]> epilogue_maps [] epilogue {
+      ^bb0(%15: f32):
+        tile.yield %15 : f32
+      } -> tensor<1x6x6x32xf32>
+      tile.yield %y_1 : tensor<1x6x6x32xf32>
     } -> tensor<1x6x6x32xf32>
-    %12 = tile.map ins(%w : tensor<32x16x3x3xf32>) domain [1, 32, 3, 3, 16] maps [affine_map<(d0, d1, d2, d3, d4) -> (d1, ((d0 * 16) + d4), ((d2 * -1) + 2), ((d3 * -1) + 2))>] {
-    ^bb0(%13: f32):
-      tile.yield %13 : f32
+    %11 = tile.map ins(%w : tensor<32x16x3x3xf32>) domain [1, 32, 3, 3, 16] maps [affine_map<(d0, d1, d2, d3, d4) -> (d1, ((d0 * 16) + d4), ((d2 * -1) + 2), ((d3 * -1) + 2))>] {
+    ^bb0(%12: f32):
+      tile.yield %12 : f32
     } -> tensor<1x32x3x3x16xf32>
-    %14 = pg.constant #data
-    %15 = tile.reduce ins(%14, %12 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32>) domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
-    ^bb0(%16: f32):
-      tile.yield %16 : f32
+    %13 = pg.constant #data
+    %14 = tile.reduce ins(%13, %11 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32>) domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
+    ^bb0(%15: f32):
+      tile.yield %15 : f32
     } -> tensor<1x16x32x16xf32>
-    %17 = tile.transform_tiles %dy : tensor<1x8x8x32xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64
+    %16 = tile.transform_tiles %dy : tensor<1x8x8x32xf32> images [1, 6, 6] offset [0, 0] size 2 : i64
         matrix <[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]> -> !tensor1
-    %dx = tile.winograd %17, %15 : !tensor1, tensor<1x16x32x16xf32> domain [1, 6, 6, 16] offset [0, 0] size 2 : i64
-        tiles 9 : i64 epilogue_maps [] schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
-    ^bb0(%18: f32):
-      tile.yield %18 : f32
+    %dx = tile.fused ins(%16, %14 : !tensor1, tensor<1x16x32x16xf32>) domain [16, 9] steps [16, 9] loops [#pg.ints[2, 1], #pg.ints[1, 0]] {
+    ^bb0(%17: !tensor1, %18: tensor<1x16x32x16xf32>):
+      %19 = tile.reduce ins(%17, %18 : !tensor1, tensor<1x16x32x16xf32>) domain [16, 9, 16, 32] parallel 3 : i64
+          maps [#map6, #map8] epilogue_maps [] product f32
+          schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
+      ^bb0(%20: f32):
+        tile.yield %20 : f32
+      } -> tensor<16x9x16xf32>
+      %dx_1 = tile.transform_tiles %19 : tensor<16x9x16xf32> images [1, 6, 6] size 2 : i64 matrix <[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, -1.0, -1.0]> epilogue_maps [] epilogue {
+      ^bb0(%21: f32):
+        tile.yield %21 : f32
+      } -> tensor<1x6x6x16xf32>
+      tile.yield %dx_1 : tensor<1x6x6x16xf32>
     } -> tensor<1x6x6x16xf32>
     pg.return [#pg.bytes<"y">, #pg.bytes<"dx">], %y, %dx : tensor<1x6x6x32xf32>, tensor<1x6x6x16xf32>
   }

@@ -30,9 +30,11 @@ builtin.module {
 #map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4, d5)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d4, d5, d3)>
 #map2 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
-#map3 = affine_map<(d0, d1, d2, d3) -> (d3)>
-#map4 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>
-#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map4 = affine_map<(d0, d1, d2, d3) -> ((d2 floordiv 16), d0, d3, (d2 mod 16))>
+#map5 = affine_map<(d0, d1, d2, d3) -> (d3)>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>
+#map7 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
 #layout = #tile.layout<#map2, #pg.ints[36, 17, 16]>
 !tensor = tensor<36x16x16xf32, #layout>
 builtin.module {
@@ -56,21 +58,34 @@ builtin.module {
       %9 = arith.truncf %8 : f64 to f32
       tile.yield %9 : f32
     } -> tensor<1x36x16x16xf32>
-    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 4 : i64
+    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> images [1, 14, 14] offset [0, 0] size 4 : i64
         matrix <[1.0, 0.0, -2.5, 0.0, 1.0, 0.0], [0.0, 1.4142135623730951, 2.0, -0.7071067811865476, -1.0, 0.0],
         [0.0, -1.4142135623730951, 2.0, 0.7071067811865476, -1.0, 0.0],
         [0.0, -0.7071067811865476, -0.5, 1.4142135623730951, 1.0, 0.0],
         [0.0, 0.7071067811865476, -0.5, -1.4142135623730951, 1.0, 0.0], [0.0, 1.0, 0.0, -2.5, 0.0, 1.0]> -> !tensor
-    %y = tile.winograd %10, %7 : !tensor, tensor<1x36x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
-        domain [1, 14, 14, 16] offset [0, 0] size 4 : i64 tiles 16 : i64 epilogue_maps [#map3]
-        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
-    ^bb0(%11: f32, %12: f32):
-      %13 = arith.addf %11, %12 : f32
-      tile.yield %13 : f32
+    %y = tile.fused ins(%10, %7, %b : !tensor, tensor<1x36x16x16xf32>, tensor<16xf32>) domain [16, 16] steps [16, 16] loops [#pg.ints[2, 1], #pg.ints[1, 0]] {
+    ^bb0(%11: !tensor, %12: tensor<1x36x16x16xf32>, %13: tensor<16xf32>):
+      %14 = tile.reduce ins(%11, %12 : !tensor, tensor<1x36x16x16xf32>) domain [36, 16, 16, 16] parallel 3 : i64
+          maps [#map3, #map4] epilogue_maps [] product f32
+          schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
+      ^bb0(%15: f32):
+        tile.yield %15 : f32
+      } -> tensor<36x16x16xf32>
+      %y_1 = tile.transform_tiles %14 : tensor<36x16x16xf32> epilogue_inputs(%13 : tensor<16xf32>) images [1, 14, 14]
+          size 4 : i64 matrix <[1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
+          [0.0, 0.7071067811865476, -0.7071067811865476, 1.4142135623730951, -1.4142135623730951, 0.0],
+          [0.0, 0.5, 0.5, 2.0, 2.0, 0.0],
+          [0.0, 0.3535533905932738, -0.3535533905932738, 2.8284271247461903, -2.8284271247461903, 1.0]>
+          epilogue_maps [#map5] epilogue {
+      ^bb0(%16: f32, %17: f32):
+        %18 = arith.addf %16, %17 : f32
+        tile.yield %18 : f32
+      } -> tensor<1x14x14x16xf32>
+      tile.yield %y_1 : tensor<1x14x14x16xf32>
     } -> tensor<1x14x14x16xf32>
-    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] product f32 epilogue {
-    ^bb0(%14: f32):
-      tile.yield %14 : f32
+    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map6, #map7] epilogue_maps [] product f32 epilogue {
+    ^bb0(%11: f32):
+      tile.yield %11 : f32
     } -> tensor<1x6x6x16xf32>
     pg.return [#pg.bytes<"y">, #pg.bytes<"z">], %y, %z : tensor<1x14x14x16xf32>, tensor<1x6x6x16xf32>
   }

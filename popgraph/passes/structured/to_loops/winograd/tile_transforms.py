@@ -29,9 +29,7 @@ from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
 from popgraph.support.tuning import Target
 
 N, Y, X, ROW, COLUMN, CHANNEL = range(6)
-"""The dimensions of `Tiled.window`."""
-
-Tiled = tile.WinogradOp | tile.TransformTilesOp
+"""The dimensions of `TransformTilesOp.window`."""
 
 
 @contextmanager
@@ -103,20 +101,16 @@ class InputTransform:
     def __init__(
         self,
         writer: Writer,
-        op: Tiled,
+        op: tile.TransformTilesOp,
         image: SSAValue,
         into: tuple[SSAValue, TensorType[Attribute]],
     ) -> None:
         self.writer, self.op = writer, op
         self.kind = element(op.x)
         # Tiles of a gradient of weights are summed: an element in two tiles must count once.
-        self.counts_once = isinstance(op, tile.TransformTilesOp) and not op.shares_elements
-        self.matrix = op.tiling.transforms.input
-        if isinstance(op, tile.TransformTilesOp):
-            self.matrix = op.matrix.data
-        self.side = len(self.matrix[0])
-        self.channels = tensor(op.x).get_shape()[3]
-        sizes = (*op.sizes[:3], self.side, self.side, self.channels)
+        self.counts_once = not op.shares_elements
+        self.matrix, self.side, self.channels = op.matrix.data, op.side, op.channels
+        sizes = (*op.images.data, self.side, self.side, self.channels)
         self.pixels = IterationPoint(writer, sizes)
         self.image = Access(image, offset(tensor(op.x), op.window, sizes))
         memory, type_ = into
@@ -166,7 +160,7 @@ class TransformLoops(Emitter):
         super().__init__(op, target)
         self.op, self.inputs, self.outputs = op, [op.x], [op.output]
         taps, total, channels = tensor(op.output).get_shape()
-        self.groups = [Group((1,), total, self.running.get(1))]
+        self.groups = [Group((1,), total, self.running.get(0))]
         self.work = taps * total * channels
 
     @property

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import LayoutAttr, physical_shape
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.ops import element, maps_attribute
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.panels import Column, split_map, split_sizes
@@ -79,7 +80,7 @@ class TapProducts(ContractLoops):
 
 class WinogradLoops(Emitter):
     """
-    Writes the loops of one Winograd convolution.
+    Writes the loops of a `tile.fused` that is a Winograd convolution.
 
     Tiles are transformed block by block, or before the operation. Threads share the blocks; also
     the panels, if tiles are transformed before.
@@ -88,21 +89,31 @@ class WinogradLoops(Emitter):
     # Fewer than 4 blocks are too few for threads. With panels outermost, weights are read once:
     # 512 to 512 channels at 28x28 are 3.3 times as fast as direct (a2ae98a1).
 
-    def __init__(self, op: tile.WinogradOp, target: Target) -> None:
+    def __init__(self, op: tile.FusedOp, target: Target) -> None:
         super().__init__(op, target)
-        self.op, self.outputs = op, [op.output]
-        self.inputs = [op.x, op.u, *op.epilogue_inputs]
-        self.kind, self.tiling, self.tiles = element(op.x), op.tiling, op.tiles.value.data
-        self.taps, self.channels = physical_shape(tensor(op.u))[1:3]
-        self.width, self.lanes = op.schedule.lanes.data, op.schedule.nr
-        images = self.running.get(N)
-        self.last = images and images.scaled(prod(self.tiling.grid))
-        total = self.tiling.count
+        *transforms, product, into = op.members
+        assert isinstance(product, tile.ReduceOp) and isinstance(into, tile.TransformTilesOp)
+        assert product.schedule is not None, "verified"
+        self.product, self.into, self.schedule = product, into, product.schedule
+        self.transform = next((one for one in transforms), None)
+        """The transform of the input, if it is block by block."""
+        outside = dict[SSAValue, SSAValue](zip(op.body.block.args, op.inputs, strict=True))
+        x = self.transform.operands[0] if self.transform else product.lhs
+        self.read = [x, product.rhs, *into.epilogue_inputs]
+        self.inputs, self.outputs = [outside[value] for value in self.read], op.outputs
+        self.kind, self.tiling = element(x), into.tiling
+        self.taps, total, results, self.channels = product.sizes
+        self.width, self.lanes = self.schedule.lanes.data, self.schedule.nr
+        self.sizes = (*into.images.data, results)
+        """The shape of the result."""
+        tiles, panels = (0, 1) if self.transform else (1, 0)
+        self.tiles = op.steps.data[tiles]
+        self.last = self.running.get(tiles)
         self.blocks = Group((BLOCK,), -(-total // self.tiles), self.last, self.tiles)
-        self.panels = Group((PANEL,), op.panels)
-        self.groups = [self.panels, self.blocks] if op.is_transformed else [self.blocks]
+        self.panels = Group((PANEL,), -(-results // op.steps.data[panels]))
+        self.groups = [self.blocks] if self.transform else [self.panels, self.blocks]
         self.most_cut_loops = len(self.groups)
-        products = self.taps * total * self.channels * op.sizes[K]
+        products = prod(product.sizes)
         self.work = products // target.tuning.products_per_touch
 
     @property
@@ -112,11 +123,12 @@ class WinogradLoops(Emitter):
 
     @property
     def touched(self) -> list[MemoryAccess]:
-        op = self.op
+        x, weights, *epilogue_inputs = self.inputs
+        (output,) = self.outputs
         at = {group: number for number, group in enumerate(self.groups)}
-        rows, panels = prod(op.sizes[1:]), op.sizes[K]
+        rows, panels = prod(self.sizes[1:]), self.sizes[K]
         spans = tuple(
-            (panels if group is self.panels else rows) * element_bytes(op.output.type)
+            (panels if group is self.panels else rows) * element_bytes(output.type)
             for group in self.groups
         )
 
@@ -126,10 +138,10 @@ class WinogradLoops(Emitter):
             return MemoryAccess(value, size, dims, spans, written)
 
         return [
-            moved(op.x, self.blocks),
-            moved(op.u, self.panels),
-            *(moved(value, *self.groups) for value in op.epilogue_inputs),
-            moved(op.output, *self.groups, written=True),
+            moved(x, self.blocks),
+            moved(weights, self.panels),
+            *(moved(value, *self.groups) for value in epilogue_inputs),
+            moved(output, *self.groups, written=True),
         ]
 
     @property
@@ -138,9 +150,8 @@ class WinogradLoops(Emitter):
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
-        op = self.op
-        sums_point = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
-        return in_place(self.inputs, sums_point, self.outputs, op.sizes)
+        read = zip(self.inputs[2:], self.into.epilogue_input_maps, strict=True)
+        return in_place(self.inputs, read, self.outputs, self.sizes)
 
     def write(self, body: Body) -> None:
         self.writer = body.writer
@@ -153,13 +164,13 @@ class WinogradLoops(Emitter):
         self._prepare_epilogue([*others, *body.outputs])
         nest = TileNest(
             self.point,
-            self.op.schedule,
+            self.schedule,
             TileLoops([], self.panels, [self.blocks], None, None, False),
             body.parts,
-            self.op.sizes[K],
+            self.sizes[K],
             True,
         )
-        if self.op.is_transformed:
+        if self.transform is None:
             panels, blocks = body.parts
             nest.each_panel(panels, lambda columns: self._blocks_of_panel(blocks, columns))
         else:
@@ -194,8 +205,8 @@ class WinogradLoops(Emitter):
 
     def _allocate(self, x: SSAValue) -> None:
         """Allocates local memory for the sums of one panel, and for transformed tiles."""
-        op, taps, tiles, line = self.op, self.taps, self.tiles, self._line
-        channels = 0 if op.is_transformed else self.channels
+        taps, tiles, line = self.taps, self.tiles, self._line
+        channels = self.channels if self.transform else 0
         # Tiles and taps have pitches of an odd number of cache lines: with a power of two, the taps
         # of a tile would share cache sets.
         scratch = Scratch(tiles, taps, channels, self.lanes, line)
@@ -205,12 +216,13 @@ class WinogradLoops(Emitter):
         self.sums = Access(sums, offset(self.sums_type, AffineMap.identity(3), shape))
         self.sums_point = IterationPoint(self.writer, shape)
         self.weights_type = tensor_type(self.kind, (taps, self.channels, self.lanes))
-        self.data, self.data_type = x, tensor(op.x)
-        if not op.is_transformed:
+        self.data, self.data_type = x, tensor(self.inputs[0])
+        if self.transform is not None:
+            assert isinstance(self.transform, tile.TransformTilesOp), "verified"
             self.data = self.writer.alloca(self.kind, taps * scratch.data)
             self.data_type = self._rows(self.channels, scratch.pitch, scratch.data)
             into = self.data, self.data_type
-            self.input_transform = InputTransform(self.writer, op, x, into)
+            self.input_transform = InputTransform(self.writer, self.transform, x, into)
 
     @property
     def _line(self) -> int:
@@ -225,11 +237,12 @@ class WinogradLoops(Emitter):
 
     def _prepare_epilogue(self, memories: Sequence[SSAValue]) -> None:
         """Prepares the epilogue, for one vector of channels of one pixel at a time."""
-        op, last = self.op, K
+        op, last = self.into, K
+        assert op.epilogue is not None, "verified"
         maps = [*op.epilogue_input_maps, AffineMap.identity(last + 1)]
-        sizes = split_sizes(op.sizes, last, self.width)
+        sizes = split_sizes(self.sizes, last, self.width)
         self.results = IterationPoint(self.writer, sizes)
-        values = [*op.epilogue_inputs, op.output]
+        values = [*self.inputs[2:], *self.outputs]
         *epilogue_inputs, target = (
             Access(memory, offset(tensor(value), split_map(map_, last, self.width), sizes))
             for memory, value, map_ in zip(memories, values, maps, strict=True)
@@ -257,24 +270,16 @@ class WinogradLoops(Emitter):
             (self.weights, panel.scaled(prod(self.weights_type.get_shape()))),
             (self.sums.memory, Index()),
         ]
-        TapProducts(op, self.op.schedule, self.target).write_at(self.writer, starts)
+        TapProducts(op, self.schedule, self.target).write_at(self.writer, starts)
         op.erase()
 
     def _contraction(self, lanes: int) -> tile.ReduceOp:
         """The contraction of `lanes` of a panel with a block of tiles."""
-        tap, row, k, c = (AffineExpr.dimension(dim) for dim in range(4))
-        data, weights = Block(arg_types=[self.data_type, self.weights_type]).args
-        epilogue = Block(arg_types=[self.kind])
-        epilogue.add_op(tile.YieldOp(*epilogue.args))
-        op = tile.contraction(
-            data,
-            weights,
-            [AffineMap(4, 0, (tap, row, c)), AffineMap(4, 0, (tap, c, k))],
-            (self.taps, self.tiles, lanes, self.channels),
-            3,
-            Region(epilogue),
-            [self.kind],
-        )
+        tap, _, k, c = (AffineExpr.dimension(dim) for dim in range(4))
+        op = self.product.clone()
+        op.operands = Block(arg_types=[self.data_type, self.weights_type]).args
+        op.properties["domain"] = IntsAttr.of((self.taps, self.tiles, lanes, self.channels))
+        op.properties["maps"] = maps_attribute([op.input_maps[0], AffineMap(4, 0, (tap, c, k))])
         set_type(op.outputs[0], self.sums_type)
         return op
 
@@ -295,11 +300,11 @@ class WinogradLoops(Emitter):
                 self._transform_vector(at, tile_, Index(number), columns[number])
 
     def _transform_vector(self, at: Index, tile_: ImageTile, vector: Index, column: Column) -> None:
-        matrices, panel = self.tiling.transforms, self.point.indices[PANEL]
+        matrix, panel = self.into.matrix.data, self.point.indices[PANEL]
         self.sums_point.indices[1], self.sums_point.indices[2] = at, vector.scaled(self.width)
-        side = range(matrices.side)
-        loaded = [[self._sum(row * matrices.side + column) for column in side] for row in side]
-        results = transform_2d(self.writer, matrices.output, loaded)
+        side = range(self.into.side)
+        loaded = [[self._sum(row * len(side) + column) for column in side] for row in side]
+        results = transform_2d(self.writer, matrix, loaded)
         (y, x), vectors = tile_.starts, self.lanes // self.width
         self.results.indices |= {N: tile_.image, K: panel.scaled(vectors) + vector}
         branch_if_first = Column(0, self.width, column.valid)
