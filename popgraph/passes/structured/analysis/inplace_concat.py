@@ -9,14 +9,14 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects.program import CallCondOp, CallLoopOp, ReturnOp, UpdateOp, YieldOp
-from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
+from popgraph.dialects.tile import AssembleOp, FusedOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
 from popgraph.dialects.tile.structured.ops import Structured, element
 from popgraph.passes.analysis.induction import holds
 from popgraph.support.shapes import Shape, prod
 
-COMPUTED = (Structured, LaunchOp)
+COMPUTED = (Structured, FusedOp, LaunchOp)
 """Operations that write their results to memory that plan-memory assigns."""
 
 
