@@ -1,4 +1,4 @@
-"""Transforms of image tiles, of which Winograd convolutions consist."""
+"""Transforms of image tiles: the steps of Winograd convolutions."""
 
 from __future__ import annotations
 
