@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from popgraph.training.curves import Curves as Curves
     from popgraph.training.gradient_model import onnx_gradient as onnx_gradient
     from popgraph.training.history import History as History
+    from popgraph.training.jacobian_products import onnx_jvp as onnx_jvp
+    from popgraph.training.jacobian_products import onnx_vjp as onnx_vjp
     from popgraph.training.metrics import Metric as Metric
     from popgraph.training.tensorboard import TensorBoard as TensorBoard
     from popgraph.training.train import train as train
@@ -50,6 +52,8 @@ _HOMES = {
     "train": "popgraph.training.train",
     "Trainer": "popgraph.training.trainer",
     "onnx_gradient": "popgraph.training.gradient_model",
+    "onnx_jvp": "popgraph.training.jacobian_products",
+    "onnx_vjp": "popgraph.training.jacobian_products",
     "History": "popgraph.training.history",
     "Metric": "popgraph.training.metrics",
     "Callback": "popgraph.training.callbacks",

@@ -164,6 +164,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "to_onnx": "expand training",
         "cse": "",
         "dce": "canonicalize",
+        "jacobian_products": "training dce",
         "check_indices": "",
     },
     "passes/graphcore/training": {

@@ -9,12 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from popgraph.backends.reference import evaluate
 from popgraph.compiler import BuildRequest
+from popgraph.passes.analysis.graph import only_graph
+from popgraph.passes.graphcore.jacobian_products import TANGENT, add_jvp, add_vjp
 from popgraph.passes.onnx.operator_ways import rows
 from popgraph.passes.onnx.without_gradient import reason
 from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE, Options
+from popgraph.support.arrays import Array
 from tests.gradient_cases import all_samples
-from tests.gradients import Sample, Slope, formal_names
+from tests.gradients import LOSS, Sample, Slope, formal_names, lowered
 from tests.one_node import close
 from tests.sampling import WHOLE, share
 
@@ -38,6 +42,10 @@ SHARE = 60
 """One case in this many is tested a day."""
 IN_C = 15
 """One of these in this many is tested in C, too."""
+
+
+FORWARD = 20
+"""One of these in this many is differentiated in forward mode, too."""
 
 
 def recorded() -> Mapping[str, Mapping[str, str]]:
@@ -112,6 +120,35 @@ def test_gradients_in_c_are_those_of_the_reference() -> None:
         gradients = [name for name in wanted if name.startswith(GRADIENT)]
         for name in gradients:
             close(found[name], wanted[name])
+
+
+def test_forward_mode_is_the_transpose_of_reverse_mode() -> None:
+    """u^T (J v) = (J^T u)^T v, for the loss of each case and u = 1."""
+    generator = np.random.default_rng(0)
+    for sample in share("forward mode", todays(), FORWARD, lambda _: None):
+        wide = sample.wide
+        if not wide.has_loss:
+            continue
+        outputs = only_graph(wide.backward(CONSTANT)[0]).outputs
+        wrt = tuple(name for name in wide.arrays if GRADIENT + name in outputs)
+        if not wrt:
+            continue
+        values = dict[str, Array]()
+        directions = {name: generator.normal(size=wide.arrays[name].shape) for name in wrt}
+        for add in (add_vjp, add_jvp):
+            module, compilation = lowered(wide.model, wrt, CONSTANT)
+            add(module, compilation, wrt, [LOSS])
+            given = {**wide.arrays, GRADIENT + LOSS: np.ones(())}
+            given |= {
+                TANGENT + name: one.astype(wide.arrays[name].dtype)
+                for name, one in directions.items()
+            }
+            inputs = {name: given[name] for name in only_graph(module).inputs}
+            values |= evaluate(module, inputs, compilation.weights, None)[0]
+        expected = sum((values[GRADIENT + name] * directions[name]).sum() for name in wrt)
+        np.testing.assert_allclose(
+            values[TANGENT + LOSS], expected, 1e-4, 1e-6, err_msg=sample.name
+        )
 
 
 def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

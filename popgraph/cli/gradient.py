@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,13 @@ import typer
 from popgraph.cli import models
 from popgraph.cli.options import Dimensions, Folders, Values, existing
 from popgraph.support.writing import write_file
+
+
+class Product(StrEnum):
+    """The products with the Jacobian."""
+
+    VJP = "vjp"
+    JVP = "jvp"
 
 
 def _existing(context: typer.Context, path: Path | None) -> Path | None:
@@ -60,6 +68,18 @@ def command(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Train only these weights: 'fc.*'."),
     ] = None,
+    product: Annotated[
+        Product | None,
+        typer.Option(
+            help="Export a product with the Jacobian instead: vjp (reverse mode), jvp (forward)."
+        ),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--of", metavar="NAME", help="Output that --product differentiates (default: all)."
+        ),
+    ] = None,
     straight_through: Annotated[
         bool,
         typer.Option("--straight-through", help="Let gradients pass QuantizeLinear unchanged."),
@@ -79,10 +99,13 @@ def command(
     popgraph gradient net.onnx --loss cross_entropy --input labels=i64[32] --dim N=32 -o grad.onnx
     popgraph gradient net.onnx --loss loss --wrt x -o grad.onnx
     popgraph gradient net.pgraph --optimizer 'Adam(0.001)' --dim N=32 -o step.onnx
+    popgraph gradient net.onnx --product jvp --wrt x --dim N=32 -o jvp.onnx
 
     Any runtime of ONNX runs the result. Gradients are the outputs `Gradient___NAME`; the weights
     that they belong to are inputs with a default. With --optimizer, the new values of weights and
-    optimizer state are the outputs `UpdatedVar___NAME`.
+    optimizer state are the outputs `UpdatedVar___NAME`. With --product vjp, `Gradient___NAME` of
+    each output is an input; with --product jvp, `Tangent___NAME` of each --wrt is an input and that
+    of each output an output.
     """
     if listing:
         _list()
@@ -95,22 +118,50 @@ def command(
         raise typer.BadParameter(f"{output.name!r} must end in .onnx", param_hint="--output")
     models.check_place(output, "--output")
     module, _, _ = models.opened(model, dim, value)
-    from popgraph.training.gradient_model import onnx_gradient
+    sizes = models.sizes(dim or ())
+    values = models.values(value, models.specs_of(module)) if value else {}
+    if product is not None:
+        of_training = {
+            "--loss": loss,
+            "--optimizer": optimizer,
+            "--input": input,
+            "--prediction": prediction,
+            "--freeze": freeze,
+            "--train-only": train_only,
+        }
+        for name, given in of_training.items():
+            if given:
+                raise typer.BadParameter(f"--product has no {name}", param_hint="--product")
+        from popgraph.training.jacobian_products import onnx_jvp, onnx_vjp
 
-    made = onnx_gradient(
-        model,
-        loss,
-        wrt=wrt or None,
-        optimizer=optimizer,
-        inputs=models.pairs(input or (), "--input"),
-        sizes=models.sizes(dim or ()),
-        values=models.values(value, models.specs_of(module)) if value else {},
-        prediction=prediction,
-        freeze=freeze or (),
-        train_only=train_only or (),
-        straight_through=straight_through,
-        dropout=dropout,
-    )
+        export = onnx_vjp if product is Product.VJP else onnx_jvp
+        made = export(
+            model,
+            wrt or None,
+            outputs=outputs or None,
+            sizes=sizes,
+            values=values,
+            straight_through=straight_through,
+        )
+    else:
+        if outputs:
+            raise typer.BadParameter("belongs to --product vjp or jvp", param_hint="--of")
+        from popgraph.training.gradient_model import onnx_gradient
+
+        made = onnx_gradient(
+            model,
+            loss,
+            wrt=wrt or None,
+            optimizer=optimizer,
+            inputs=models.pairs(input or (), "--input"),
+            sizes=sizes,
+            values=values,
+            prediction=prediction,
+            freeze=freeze or (),
+            train_only=train_only or (),
+            straight_through=straight_through,
+            dropout=dropout,
+        )
     write_file(output, [made.SerializeToString()])
     inputs = [one.name for one in made.graph.input]
     held = {one.name for one in made.graph.initializer}

@@ -123,7 +123,7 @@ def gradient_module(
                 problem.where,
                 f"name inputs or weights, {setting('wrt', next(iter(problem.inputs), 'x'))}",
             )
-    _check_names(module, wanted or (), problem.where)
+    check_names(module, wanted or (), problem.where)
     training = replace(task.training, gradients=tuple(wanted or ()))
     options = Options(
         training=training,
@@ -155,7 +155,7 @@ def _check_target(loss: str | None, problem: TrainingProblem) -> None:
     )
 
 
-def _check_names(module: ModuleOp, names: Collection[str], where: str) -> None:
+def check_names(module: ModuleOp, names: Collection[str], where: str) -> None:
     """ModelError for a name that no value of the model has."""
     graph = model_of(module).graph
     own = [*graph.input_names, *weights_by_name(graph)]

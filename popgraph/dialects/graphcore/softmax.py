@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import ExpOp, LogOp, MulOp, SubOp, WhereOp
+from popgraph.dialects.graphcore.arithmetic import ExpOp, LogOp, MulOp, NegOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -148,6 +148,14 @@ class SoftmaxGradOp(_NormalisedGrad):
 
         return (precisely(slope, y, dy),)
 
+    def gradient(self, slope: SSAValue) -> tuple[Operand | None, ...]:
+        # The Jacobian by dy, diag(y) - y y^T, is its own transpose.
+        mean = self.total(times(self.y, self.dy))
+        by_y = SubOp(
+            MulOp(slope, SubOp(self.dy, mean)), MulOp(self.dy, self.total(times(self.y, slope)))
+        )
+        return (by_y, SoftmaxGradOp(self.y, slope, axis=integer(self.axis)))
+
     def expand(self) -> tuple[Operand, ...]:
         mean = self.total(times(self.y, self.dy))
         return (times(self.y, SubOp(self.dy, mean)),)
@@ -168,6 +176,10 @@ class LogSoftmaxGradOp(_NormalisedGrad):
             return dy - _times(np.exp(y), dy.sum(integer(self.axis), keepdims=True))
 
         return (precisely(slope, y, dy),)
+
+    def gradient(self, slope: SSAValue) -> tuple[Operand | None, ...]:
+        mixed = times(ExpOp(self.y), slope)
+        return (NegOp(MulOp(mixed, self.total(self.dy))), SubOp(slope, self.total(mixed)))
 
     def expand(self) -> tuple[Operand, ...]:
         return (SubOp(self.dy, times(ExpOp(self.y), self.total(self.dy))),)

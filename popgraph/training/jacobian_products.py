@@ -1,0 +1,141 @@
+"""`popgraph.onnx_vjp` and `popgraph.onnx_jvp`: products with the Jacobian, as ONNX models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute
+
+from popgraph.builder.onnx.write import Proto, export_model
+from popgraph.compiler import Model, load, lower
+from popgraph.compiler.sizes import specialise
+from popgraph.dialects import element_types
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.containers import input_types
+from popgraph.passes.analysis.graph import only_graph, set_outputs
+from popgraph.passes.base import LOWERING, Compilation
+from popgraph.passes.graphcore.jacobian_products import add_jvp, add_vjp
+from popgraph.passes.graphcore.to_onnx import graphcore_to_onnx
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ModelError
+from popgraph.support.names import closest, names_arguments
+from popgraph.support.spelling import setting
+from popgraph.training.gradient_model import check_names, simplify
+
+
+@names_arguments
+def onnx_vjp(
+    model: Model,
+    wrt: Sequence[str] | str | None = None,
+    *,
+    outputs: Sequence[str] | str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    values: Mapping[str, Array] | None = None,
+    straight_through: bool = False,
+) -> Proto:
+    """
+    The vector-Jacobian product of a model (reverse mode) as a model of standard ONNX operators.
+
+    `wrt` names inputs, weights or inner values, by default all float inputs; `outputs` the outputs
+    to differentiate, by default all float outputs. The result has an additional input
+    `Gradient___y` for each such output, and an output `Gradient___x` for each name in `wrt`:
+    `Gradient___x = sum over y of (dy/dx)^T Gradient___y`. Its other outputs are those of the model.
+
+    `sizes`, `values` and `straight_through` are as in `onnx_gradient`.
+    """
+    return _exported(add_vjp, model, wrt, outputs, sizes, values, straight_through)
+
+
+@names_arguments
+def onnx_jvp(
+    model: Model,
+    wrt: Sequence[str] | str | None = None,
+    *,
+    outputs: Sequence[str] | str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    values: Mapping[str, Array] | None = None,
+    straight_through: bool = False,
+) -> Proto:
+    """
+    The Jacobian-vector product of a model (forward mode) as a model of standard ONNX operators.
+
+    `wrt` and `outputs` are as in `onnx_vjp`. The result has an additional input `Tangent___x` for
+    each name in `wrt`, and an output `Tangent___y` for each output that is differentiated:
+    `Tangent___y = sum over x of (dy/dx) Tangent___x`. Its other outputs are those of the model.
+
+    `sizes`, `values` and `straight_through` are as in `onnx_gradient`.
+    """
+    return _exported(add_jvp, model, wrt, outputs, sizes, values, straight_through)
+
+
+def _exported(
+    add: Callable[[ModuleOp, Compilation, Sequence[str], Sequence[str]], None],
+    model: Model,
+    wrt: Sequence[str] | str | None,
+    outputs: Sequence[str] | str | None,
+    sizes: Mapping[str, int] | None,
+    values: Mapping[str, Array] | None,
+    straight_through: bool,
+) -> Proto:
+    """The ONNX model of a model with a product."""
+    module, compilation = load(model)
+    specialise(module, compilation, sizes or {}, values=values)
+    graph = model_of(module).graph
+    results = {
+        name: value.type for name, value in zip(graph.output_names, graph.yielded, strict=True)
+    }
+    by = _chosen("wrt", wrt, _floats(input_types(module)), "float input")
+    of = _chosen("outputs", outputs, _floats(results), "float output")
+    check_names(module, by, setting("wrt", by[0]))
+    for name in of:
+        _check_output(name, results)
+    inner = tuple(name for name in by if name not in results)
+    options = Options(variables=True, extra_outputs=inner, straight_through=straight_through)
+    lower(module, compilation, options, until=OnnxToGraphcore.name)
+    with LOWERING:
+        add(module, compilation, by, of)
+        lowered = only_graph(module)
+        left = {name: value for name, value in lowered.outputs.items() if name not in inner}
+        set_outputs(lowered, left)
+        simplify(module, compilation, options)
+        made = graphcore_to_onnx(module, compilation.weights, by)
+        return export_model(made, compilation.weights)
+
+
+def _check_output(name: str, results: Mapping[str, Attribute]) -> None:
+    """ModelError unless the model has a float output of this name."""
+    if name not in results:
+        close = closest(name, results, 0.5)
+        raise ModelError(
+            f"the model has no output {name!r}",
+            setting("outputs", name),
+            f"did you mean {close!r}?" if close else f"it has {', '.join(results)}",
+        )
+    if name not in _floats(results):
+        raise ModelError(
+            f"the output {name!r} is not a float tensor: {results[name]}", setting("outputs", name)
+        )
+
+
+def _floats(types: Mapping[str, Attribute]) -> list[str]:
+    """The names of the float tensors."""
+    return [
+        name
+        for name, type_ in types.items()
+        if isinstance(type_, TensorType) and element_types.from_ir(type_.element_type).is_float
+    ]
+
+
+def _chosen(
+    argument: str, given: Sequence[str] | str | None, floats: Sequence[str], what: str
+) -> tuple[str, ...]:
+    """The names that an argument gives; by default all floats."""
+    if isinstance(given, str):
+        return (given,)
+    found = tuple(floats if given is None else given)
+    if not found:
+        raise ModelError(f"the model has no {what} to differentiate", hint=setting(argument, "x"))
+    return found
