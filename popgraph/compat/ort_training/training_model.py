@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from popgraph.compat.ort_training.errors import WrongCall
 from popgraph.compat.ort_training.graphs import (
@@ -71,9 +71,16 @@ def training_model(
         check(made)
         return made
     outputs = [one.name for one in made.graph.output]
-    _check_trained(made, loss, trained)
-    if _are_known(made, sizes or {}):
+    _check_trained(model, loss, trained)
+    unknown = _unknown_sizes(made, sizes or {})
+    if not unknown:
         made = _expanded(made, loss, trained, sizes or {})
+    elif sizes:
+        raise WrongCall(
+            f"the size of {unknown[0]!r} is unknown",
+            f"sizes={dict(sizes)}",
+            "give all symbolic dimensions a size, or none",
+        )
     else:
         _add_gradient_node(made, loss, trained)
     _add_accumulation(made, trained)
@@ -84,12 +91,12 @@ def training_model(
 
 def _check_trained(model: ModelProto, loss: str, trained: Sequence[str]) -> None:
     """WrongCall if the loss does not depend on a parameter that requires a gradient."""
-    known = {one.name: one for one in model.graph.input}
+    known = {one.name for one in (*model.graph.initializer, *model.graph.input)}
     needed = ancestors(model.graph, [loss])
     for name in trained:
         if name not in known:
             close = closest(name, known)
-            listed = ", ".join(map(repr, list(known)[:8])) + ", ..." * (len(known) > 8)
+            listed = ", ".join(map(repr, sorted(known)[:8])) + ", ..." * (len(known) > 8)
             raise WrongCall(
                 f"{name!r} requires a gradient, but the model has no such parameter",
                 "requires_grad",
@@ -103,26 +110,35 @@ def _check_trained(model: ModelProto, loss: str, trained: Sequence[str]) -> None
             )
 
 
-def _are_known(model: ModelProto, sizes: Mapping[str, int]) -> bool:
-    """Whether the sizes of all inputs are known."""
-    return all(
-        one.type.tensor_type.HasField("shape")
-        and all(dim.HasField("dim_value") or dim.dim_param in sizes for dim in _dims(one))
-        for one in model.graph.input
-    )
+def _unknown_sizes(model: ModelProto, sizes: Mapping[str, int]) -> list[str]:
+    """The dimensions of inputs without a size; WrongCall if `sizes` has other names."""
+    symbols = _symbols(model)
+    for name in sizes:
+        if name not in symbols:
+            listed = ", ".join(map(repr, filter(None, symbols))) or "none"
+            raise WrongCall(
+                f"the model has no symbolic dimension {name!r}",
+                f"sizes={dict(sizes)}",
+                f"it has {listed}",
+            )
+    return [name for name in symbols if name not in sizes]
 
 
-def _dims(value: ValueInfoProto) -> list[onnx.TensorShapeProto.Dimension]:
-    return list(value.type.tensor_type.shape.dim)
+def _symbols(model: ModelProto) -> list[str]:
+    """The symbolic dimensions of inputs; "" for unnamed ones and for shapes of unknown rank."""
+    found = list[str]()
+    for one in model.graph.input:
+        kind = one.type.tensor_type
+        found += [dim.dim_param for dim in kind.shape.dim if not dim.HasField("dim_value")]
+        found += [] if kind.HasField("shape") else [""]
+    return list(dict.fromkeys(found))
 
 
 def _expanded(
     model: ModelProto, loss: str, trained: Sequence[str], sizes: Mapping[str, int]
 ) -> ModelProto:
     """The backward pass in standard operators, with gradients `w_grad`."""
-    symbols = {dim.dim_param for one in model.graph.input for dim in _dims(one)}
-    given = {name: size for name, size in sizes.items() if name in symbols}
-    made: ModelProto = onnx_gradient(model, loss, wrt=trained, sizes=given)
+    made: ModelProto = onnx_gradient(model, loss, wrt=trained, sizes=sizes)
     names = {GRADIENT + name: gradient_name(name) for name in trained}
     for node in made.graph.node:
         for field in (node.input, node.output):

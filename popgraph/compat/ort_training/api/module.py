@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,7 +31,6 @@ from popgraph.compiler import BuildRequest, load
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.weight_names import weights_by_name
-from popgraph.ort.errors import OrtError, at_run, loading
 from popgraph.ort.feeds import Feeds
 from popgraph.ort.providers import usable_cpus
 from popgraph.ort.values import STRING, NodeArg, OrtValue, type_text
@@ -261,8 +261,7 @@ class _Pass:
     def runner(self, threads: int) -> Runner:
         """The compiled model, built at the first call."""
         if self._runner is None:
-            with loading():
-                self._runner = compile(self.model.SerializeToString(), threads=threads)
+            self._runner = compile(self.model.SerializeToString(), threads=threads)
         return self._runner
 
 
@@ -279,14 +278,13 @@ class _Gradients:
     def run(self, feed: Mapping[str, Array], steps: int) -> dict[str, Array]:
         """The gradients of one step, by parameter; `steps` have run before."""
         read = self._read
-        with loading():
+        if not read.loss and any(one.name == SEED for one in read.model.graph.input):
+            feed = {**feed, SEED: np.array([0, steps], np.int64)}
+        with running():
             if self._runner is None:
                 self._runner = self._built()
             if read.loss and not self._is_seeded:
                 self._seed(self._runner, feed, steps)
-        if not read.loss and any(one.name == SEED for one in read.model.graph.input):
-            feed = {**feed, SEED: np.array([0, steps], np.int64)}
-        with running():
             self.outputs = self._runner(feed)
         if read.loss:
             return {name: self.outputs[GRADIENT + name] for name in read.trained}
@@ -311,16 +309,15 @@ class _Gradients:
         self._is_seeded = True
 
 
-class running:
-    """Raises errors of a run as onnxruntime's exceptions that are RuntimeErrors as well."""
-
-    def __enter__(self) -> None:
-        """Begins the run."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, PopgraphError) and not isinstance(error, RuntimeError):
-            found = error if isinstance(error, OrtError) else at_run(error)
-            raise WrongCall(found.what, found.where, found.hint) from error
+@contextmanager
+def running() -> Iterator[None]:
+    """Raises errors of compilation and runs as RuntimeErrors, as onnxruntime-training does."""
+    try:
+        yield
+    except PopgraphError as error:
+        if isinstance(error, RuntimeError):
+            raise
+        raise WrongCall(error.what, error.where, error.hint) from error
 
 
 def read_model(uri: str | os.PathLike[str]) -> ModelProto:

@@ -20,7 +20,6 @@ from popgraph.compat.ort_training.onnxblock.optim import (
     moment_name,
 )
 from popgraph.compat.ort_training.training_model import gradient_name
-from popgraph.ort.errors import loading
 from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.arrays import Array
@@ -62,10 +61,13 @@ class Optimizer:
 
     def step(self) -> None:
         """Updates parameters and states in place, by the accumulated gradients."""
-        runner, feed = self._built(), self._feed()
-        own = [name for name, output in runner.donations.items() if output == name + UPDATED]
+        feed = self._feed()
         with running():
-            found = runner(feed, donate=own)
+            if self._runner is None:
+                self._runner = compile(self._content, threads=self._threads)
+            pairs = self._runner.donations.items()
+            own = [name for name, output in pairs if output == name + UPDATED]
+            found = self._runner(feed, donate=own)
         self._contents.updates += 1
         for name, tensor in self._tensors.items():
             tensor.data = found[name + UPDATED]
@@ -84,12 +86,6 @@ class Optimizer:
     def get_learning_rate(self) -> float:
         """The learning rate of the next step."""
         return self._rate
-
-    def _built(self) -> Runner:
-        if self._runner is None:
-            with loading():
-                self._runner = compile(self._content, threads=self._threads)
-        return self._runner
 
     def _feed(self) -> Mapping[str, Array]:
         """The inputs of a step."""
