@@ -41,7 +41,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "backend": "support passes backends compiler runner start",
         "ort": "support dialects builder passes compiler runner start",
         "conformance": "support backends backend",
-        "compat": "support dialects builder compiler engine popart",
+        "compat": "support dialects builder passes backends runner compiler start engine training "
+        "ort popart",
         "measure": "support dialects builder passes backends hosted compiler",
         "viewer": "support dialects builder passes backends compiler training ipu measure",
         "notebook": "support dialects builder",
@@ -86,6 +87,15 @@ ROOMS: dict[str, dict[str, str]] = {
         "accumulation": "stages program_code program_stages",
         "engine": "program program_stages",
         "runs": "delayed_weights staged_executable replicas steps engine",
+    },
+    "compat/ort_training": {
+        "errors": "",
+        "graphs": "errors",
+        "checkpoint_file": "errors",
+        "training_model": "errors graphs",
+        "onnxblock": "errors graphs checkpoint_file training_model",
+        "artifacts": "errors graphs onnxblock",
+        "api": "errors graphs checkpoint_file training_model onnxblock",
     },
     "builder": {
         "budget": "",
@@ -305,6 +315,7 @@ ONLY = {
         "testing/onnx_",
         "backend.py",
         "conformance/",
+        "compat/ort_training/",
     ),
     "lark": ("builder/pgraph/",),
     "hypothesis": ("testing/",),

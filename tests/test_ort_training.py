@@ -722,9 +722,9 @@ MISUSES: list[tuple[Callable[[Session], object], type[Exception], str]] = [
         "there is no folder|create it first",
     ),
     (
-        generating(requires_grad=["w3"]),
+        generating(requires_grad=["w22"]),
         RuntimeError,
-        "'w3' requires a gradient, but the model has no such parameter|did you mean 'w2'?",
+        "'w22' requires a gradient, but the model has no such parameter|did you mean 'w2'?",
     ),
     (generating(requires_grad=["w2"]), RuntimeError, "frozen and require gradient|['w2']"),
     (
@@ -742,7 +742,7 @@ MISUSES: list[tuple[Callable[[Session], object], type[Exception], str]] = [
     (generating(sizes={"M": 3}), RuntimeError, "no symbolic dimension 'M'|it has 'N'"),
     (generating(artifact_directory="no/where"), FileNotFoundError, "there is no folder"),
     (
-        lambda s: artifacts.generate_artifacts(3),  # type: ignore[arg-type]
+        lambda s: artifacts.generate_artifacts(3),
         RuntimeError,
         "Please pass in either a string or an ONNX ModelProto|this is int",
     ),
@@ -757,7 +757,7 @@ MISUSES: list[tuple[Callable[[Session], object], type[Exception], str]] = [
         "Base onnx model already exists",
     ),
     (
-        lambda s: onnxblock.save_checkpoint(None, "c"),
+        lambda s: onnxblock.save_checkpoint(None, "c"),  # type: ignore[arg-type]
         RuntimeError,
         "No checkpoint parameters provided.",
     ),

@@ -295,7 +295,7 @@ class _Gradients:
         if not self._read.loss:
             return compile(content, threads=self._threads)
         module, compilation = load(content)
-        # Weights that are no parameters stay as they are: they are constants of the model.
+        # Other weights are constants of the model, which training must not change.
         frozen = tuple(weights_by_name(model_of(module).graph))
         training = Training(self._read.loss, SGD(), self._read.trained, frozen=frozen)
         options = Options(training=training)
