@@ -286,24 +286,30 @@ def with_dropout() -> onnx.ModelProto:
     return source
 
 
-@pytest.mark.parametrize(
-    "sizes", [None, pytest.param({"N": 6}, marks=pytest.mark.budget(1), id="static")]
-)
-def test_training_resumes_bit_for_bit(tmp_path: Path, sizes: Any) -> None:
-    """Also the random numbers of Dropout."""
-    generate(tmp_path, with_dropout(), sizes=sizes)
-    whole, first = Session(tmp_path), Session(tmp_path)
+def check_resumes(folder: Path, sizes: Any) -> None:
+    """Two halves of a training with Dropout equal a whole one."""
+    generate(folder, with_dropout(), sizes=sizes)
+    whole, first = Session(folder), Session(folder)
     whole.train(4)
     first.train(2)
-    CheckpointState.save_checkpoint(first.state, tmp_path / "half", True)
-    second = Session(tmp_path, "half")
+    CheckpointState.save_checkpoint(first.state, folder / "half", True)
+    second = Session(folder, "half")
     second.train(2)
     for name, value in whole.values().items():
         assert np.array_equal(second.values()[name], value)
     losses = {float(second.module(X, LABELS)) for _ in range(3)}
     assert len(losses) == 3, "Dropout draws other numbers in each step"
-    second.module.eval()
-    assert len({float(second.module(X, LABELS)) for _ in range(3)}) == 1
+
+
+def test_training_resumes_bit_for_bit(tmp_path: Path) -> None:
+    check_resumes(tmp_path, None)
+    module = Session(tmp_path).module.eval()
+    assert module(X, LABELS) == module(X, LABELS)
+
+
+def test_training_of_a_static_model_resumes_bit_for_bit(tmp_path: Path) -> None:
+    """The random numbers take 500 nodes in standard operators."""
+    check_resumes(tmp_path, {"N": 6})
 
 
 def test_dropout_of_a_static_model_in_onnxruntime(tmp_path: Path) -> None:
