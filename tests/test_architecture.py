@@ -91,7 +91,8 @@ ROOMS: dict[str, dict[str, str]] = {
     "compat/ort_training": {
         "errors": "",
         "graphs": "errors",
-        "checkpoint_file": "errors",
+        "flatbuffer": "",
+        "checkpoint_file": "errors flatbuffer",
         "training_model": "errors graphs",
         "onnxblock": "errors graphs checkpoint_file training_model",
         "artifacts": "errors graphs onnxblock",

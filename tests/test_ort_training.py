@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import re
 import runpy
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -809,6 +811,67 @@ def test_damaged_checkpoints_are_refused(folder: Path, tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(RuntimeError, match="the checkpoint cannot be read"):
             CheckpointState.load_checkpoint(path)
+
+
+THEIRS = zlib.decompress(
+    base64.b85decode(
+        "c-n1Iu};G<6ugFjOl3s@MTh}5*gAw2RkbCuvvfm3kSc;Dq=FO}kUH=Q{6GgrzM*31%m;Mo%G8Ou;n{tLsH&y&"
+        "J?owCo$Ls}dD1<Th!8?Tz^5HJA{ZVu0FRgm?=Y+Rr)#n%Bt)!n++}VNJ{DCaSi3>EPJ474D6{9%I0`%4hv2?j"
+        "MzcxC`bF=S_=kLml+V31d$9K<_Q^q556Kxk_9%8=PbFtDIkyNm_r;(e14*^a6|(+{GaBs^A)tQ9=L15_+QZ3l"
+        "XYb;z<Jhas^J@9G33-uccjX{Iq55*guf=}j=~U_O9qo9XU)?LVZ?^mcVe9|gjuXOHZC=DPg>@Tg;8Qnh{-#b5"
+        "*q;D<2b^y;@BC$`9><kx&y;S@hHLY>H~a-ztVf#"
+    )
+)
+"""A checkpoint of onnxruntime-training 1.19.2 after two steps, with the optimizer's state."""
+
+
+def test_checkpoints_of_onnxruntime_training_resume(tmp_path: Path) -> None:
+    """The losses and parameters of the next steps are those of 1.19.2."""
+    text = "g(float[N, 2] x) => (float[N, 2] y) { y = Gemm(x, w, b) }"
+    source = model(text, {"w": np.zeros((2, 2), np.float32), "b": np.zeros(2, np.float32)})
+    loss = artifacts.LossType.MSELoss
+    generate(tmp_path, source, requires_grad=["w"], frozen_params=["b"], loss=loss)
+    (tmp_path / "theirs").write_bytes(THEIRS)
+    session = Session(tmp_path, "theirs")
+    assert dict(session.state.properties) == {"epoch": 3, "best": 0.5, "text": "abc"}
+    assert session.values()["b"].tolist() == [5, 6]
+    losses = []
+    for _ in range(2):
+        losses.append(session.module(np.ones((1, 2), np.float32), np.zeros((1, 2), np.float32)))
+        session.optimizer.step()
+        session.module.lazy_reset_grad()
+    close(losses, [112.41602, 112.37403], 1e-6)
+    found = session.values()["w"].ravel()
+    close(found, [0.99600005, 1.99599993, 2.99600029, 3.99600029], 1e-7)
+    CheckpointState.save_checkpoint(session.state, tmp_path / "ours", True)
+    assert np.array_equal(Session(tmp_path, "ours").values()["w"].ravel(), found)
+
+
+def test_damage_in_their_checkpoints_is_found(tmp_path: Path) -> None:
+    """Changes of one byte: the file is read, or refused by an error of ours."""
+    path, refused = tmp_path / "theirs", 0
+    for at in range(8, len(THEIRS), 3):
+        path.write_bytes(THEIRS[:at] + b"\xff" + THEIRS[at + 1 :])
+        try:
+            CheckpointState.load_checkpoint(path)
+        except PopgraphError:
+            refused += 1
+    assert refused > 30
+    for size in range(8, len(THEIRS), 7):
+        path.write_bytes(THEIRS[:size])
+        with pytest.raises(RuntimeError, match="the checkpoint cannot be read"):
+            CheckpointState.load_checkpoint(path)
+
+
+def test_models_of_onnxruntime_training_are_refused(session: Session, tmp_path: Path) -> None:
+    for name, op_type in (("training", "InPlaceAccumulatorV2"), ("optimizer", "AdamWOptimizer")):
+        theirs = onnx.load(session.folder / f"{name}_model.onnx")
+        theirs.graph.node.add(op_type=op_type, domain="com.microsoft")
+        onnx.save(theirs, tmp_path / f"{name}.onnx")
+    with pytest.raises(RuntimeError, match="has written this training model"):
+        Module(tmp_path / "training.onnx", session.state)
+    with pytest.raises(RuntimeError, match="has written this optimizer model"):
+        Optimizer(tmp_path / "optimizer.onnx", session.module)
 
 
 # the page and the example

@@ -1,4 +1,4 @@
-"""The checkpoint file: parameters, optimizer state and properties in the safetensors format."""
+"""Checkpoint files: written in the safetensors format, also read in onnxruntime-training's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from popgraph.compat.ort_training.errors import MissingFile, WrongCall
+from popgraph.compat.ort_training.flatbuffer import Table
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.reading import Missing, Unreadable, read_range, reading, size_of
@@ -102,21 +103,10 @@ def read(path: str | os.PathLike[str]) -> Contents:
     """Reads a checkpoint; MissingFile or WrongCall if that is impossible."""
     source = Path(path)
     try:
-        _refuse_theirs(source)
-        arrays, texts = read_all(source)
-        with reading("it is not a checkpoint of this API"):
-            metadata = json.loads(texts[KEY])
-            if metadata["format"] != FORMAT:
-                raise Unreadable(
-                    f"it has format {metadata['format']}, and this version reads {FORMAT}"
-                )
-            contents = Contents(
-                {str(one["name"]): _tensor(one, arrays) for one in metadata["parameters"]},
-                {str(name): _property(one) for name, one in metadata["properties"].items()},
-                int(metadata["updates"]),
-                float(metadata["initial_rate"]),
-                int(metadata["train_steps"]),
-            )
+        if size_of(source) >= 8 and read_range(source, 4, 4) == _THEIR_IDENTIFIER:
+            with reading():
+                return _of_flatbuffer(source.read_bytes())
+        return _of_safetensors(source)
     except Missing as error:
         raise MissingFile(
             f"the checkpoint cannot be read: {error}", str(source), "check the path"
@@ -127,14 +117,20 @@ def read(path: str | os.PathLike[str]) -> Contents:
             str(source),
             "load a file of generate_artifacts or save_checkpoint",
         ) from error
-    return contents
 
 
-def _refuse_theirs(path: Path) -> None:
-    if size_of(path) >= 8 and read_range(path, 4, 4) == _THEIR_IDENTIFIER:
-        raise Unreadable(
-            "onnxruntime-training has written it, in a format of its own; "
-            "there, `onnxblock.load_checkpoint_to_model` moves its weights into an ONNX model"
+def _of_safetensors(path: Path) -> Contents:
+    arrays, texts = read_all(path)
+    with reading("it is not a checkpoint of this API"):
+        metadata = json.loads(texts[KEY])
+        if metadata["format"] != FORMAT:
+            raise Unreadable(f"it has format {metadata['format']}, and this version reads {FORMAT}")
+        return Contents(
+            {str(one["name"]): _tensor(one, arrays) for one in metadata["parameters"]},
+            {str(name): _property(one) for name, one in metadata["properties"].items()},
+            int(metadata["updates"]),
+            float(metadata["initial_rate"]),
+            int(metadata["train_steps"]),
         )
 
 
@@ -162,3 +158,47 @@ def _property(value: object) -> Property:
     if not isinstance(value, int | float | str):
         raise Unreadable(f"{value!r} is not a property")
     return value
+
+
+def _of_flatbuffer(content: bytes) -> Contents:
+    """A checkpoint of onnxruntime-training, by the fields of its schema."""
+    root, contents = Table.root(content), Contents()
+    module = root.table(1)
+    if module is None:
+        raise Unreadable("it has no parameters")
+    if module.number(2, "?"):
+        raise Unreadable("a nominal checkpoint of onnxruntime-training has no shapes")
+    if module.number(3, "?"):
+        raise Unreadable("its arrays are in another file")
+    left = len(content)  # Damaged files may name the same bytes many times.
+    for at, is_trained in enumerate((True, False)):
+        for one in module.tables(at):
+            tensor = _their_tensor(one, is_trained)
+            left -= tensor.size * tensor.dtype.itemsize
+            tensor.data = _their_array(one, tensor, left)
+            contents.tensors[tensor.name] = tensor
+    for group in root.tables(2):
+        contents.updates = contents.train_steps = group.number(1, "q") or 0
+        contents.initial_rate = group.number(2, "f") or contents.initial_rate
+        for state in group.tables(3):
+            tensor = contents.tensors[state.text(0)]
+            moments = sorted(state.tables(1), key=lambda moment: moment.text(0))
+            left -= len(moments) * tensor.size * tensor.dtype.itemsize
+            tensor.moments = [_their_array(moment, tensor, left) for moment in moments]
+    if bag := root.table(3):
+        found = contents.properties
+        found |= {one.text(0): int(one.number(1, "q") or 0) for one in bag.tables(0)}
+        found |= {one.text(0): float(one.number(1, "f") or 0) for one in bag.tables(1)}
+        found |= {one.text(0): one.text(1) for one in bag.tables(2)}
+    return contents
+
+
+def _their_tensor(table: Table, is_trained: bool) -> Tensor:
+    dtype = dtypes.BY_ONNX[table.number(3, "i")].numpy
+    return Tensor(table.text(0), dtype, table.numbers(2, "q"), is_trained)
+
+
+def _their_array(table: Table, tensor: Tensor, left: int) -> Array:
+    if left < 0:
+        raise Unreadable("it is damaged")
+    return np.frombuffer(table.data(4), tensor.dtype).reshape(tensor.shape).copy()
