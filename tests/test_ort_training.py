@@ -378,12 +378,15 @@ def test_a_nominal_checkpoint_needs_parameters(folder: Path) -> None:
         lambda: nominal.module.eval()(X, LABELS),
         lambda: nominal.optimizer.step(),
         lambda: nominal.module.get_contiguous_parameters(),
-        lambda: nominal.state.parameters["w1"],
         lambda: CheckpointState.save_checkpoint(nominal.state, folder / "no"),
     ]
     for attempt in attempts:
         with pytest.raises(RuntimeError, match="Please load the model parameters first"):
             attempt()
+    with pytest.raises(RuntimeError, match="Please load the parameter states first"):
+        nominal.state.parameters["w1"]
+    with pytest.raises(RuntimeError, match="Please load all the parameter states first"):
+        nominal.state.parameters["w1"] = WEIGHTS["w1"]
     nominal.module.copy_buffer_to_parameters(full.module.get_contiguous_parameters(), False)
     nominal.module.train()
     assert nominal.module(X, LABELS) == full.module(X, LABELS)
@@ -618,6 +621,26 @@ def test_a_training_block_of_ones_own(tmp_path: Path) -> None:
         )
     onnxblock.load_checkpoint_to_model(tmp_path / "checkpoint", zeros)
     assert zeros.graph == source.graph
+
+
+def test_names_of_another_process_stay() -> None:
+    source = model("g(float[N, 3] x) => (float[N, 3] y) { y = Add(x, onnx__w) }", {"onnx__w": C})
+    taken = f"onnx::abs_output::{10**6}"
+    source.graph.node.add(op_type="Relu", input=["y"], output=[taken])
+    block = Forward(lambda y: onnxblock.blocks.Abs()(onnxblock.blocks.Neg()(y)))
+    with onnxblock.base(source):
+        block("y")
+    outputs = [name for node in block.to_model_proto().graph.node for name in node.output]
+    numbers = [int(name.rpartition("::")[2]) for name in outputs[1:]]
+    assert numbers[0] == 10**6 < numbers[1] < numbers[2]
+
+
+def test_a_loss_of_a_new_value_finds_its_type() -> None:
+    block = Forward(lambda y: LOSSES.CrossEntropyLoss()(onnxblock.blocks.Linear(3, 7)(y)))
+    with onnxblock.base(network()):
+        block("y")
+    labels = block.to_model_proto().graph.input[-1]
+    assert labels.name == "labels" and len(labels.type.tensor_type.shape.dim) == 1
 
 
 def test_gradients_of_inputs() -> None:
@@ -861,6 +884,17 @@ def test_damage_in_their_checkpoints_is_found(tmp_path: Path) -> None:
         path.write_bytes(THEIRS[:size])
         with pytest.raises(RuntimeError, match="the checkpoint cannot be read"):
             CheckpointState.load_checkpoint(path)
+
+
+@pytest.mark.parametrize("rows", ["1", "N"])
+def test_strings_are_refused(tmp_path: Path, rows: str) -> None:
+    text = (
+        f"g(string[{rows}, 4] x) => (float[{rows}, 3] y) {{ f = Cast<to = 1>(x) y = MatMul(f, w) }}"
+    )
+    source = model(text, {"w": np.ones((4, 3), np.float32)})
+    with pytest.raises(RuntimeError, match="Python"):
+        generate(tmp_path, source, requires_grad=["w"], frozen_params=None)
+        Session(tmp_path).module(np.array([["1", "2", "3", "4"]]), LABELS[:1])
 
 
 def test_models_of_onnxruntime_training_are_refused(session: Session, tmp_path: Path) -> None:

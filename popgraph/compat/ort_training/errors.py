@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from popgraph.ort.errors import InvalidArgument, NoSuchFile, WrongCall, WrongType
+from popgraph.support.errors import PopgraphError
 
 
 class UnknownName(InvalidArgument, KeyError):
@@ -21,4 +25,15 @@ class MissingFile(NoSuchFile, FileNotFoundError, RuntimeError):
     __str__ = NoSuchFile.__str__
 
 
-__all__ = ["MissingFile", "UnknownName", "UnknownValue", "WrongCall", "WrongType"]
+@contextmanager
+def running() -> Iterator[None]:
+    """Raises errors of compilation and runs as RuntimeErrors, as onnxruntime-training does."""
+    try:
+        yield
+    except PopgraphError as error:
+        if isinstance(error, RuntimeError):
+            raise
+        raise WrongCall(error.what, error.where, error.hint) from error
+
+
+__all__ = ["MissingFile", "UnknownName", "UnknownValue", "WrongCall", "WrongType", "running"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, TypeAlias
@@ -14,16 +15,27 @@ from popgraph.support.names import closest
 
 Names: TypeAlias = Sequence[str]
 
-_NUMBERS = count(1)
+_numbers = count(1)
 TRAINING_DOMAIN = "ai.onnx.preview.training"
 """The domain of ONNX's own operator Gradient."""
+_NUMBERED = re.compile(r"onnx::.*::(\d{1,9})")
 LARGE = 1024
 """Bytes from which an initializer is left out of shape inference: no shape depends on it."""
 
 
 def fresh_name(stem: str) -> str:
     """A name that no other block of this process has."""
-    return f"onnx::{stem}::{next(_NUMBERS)}"
+    return f"onnx::{stem}::{next(_numbers)}"
+
+
+def reserve_names(model: ModelProto) -> None:
+    """Lets new names differ from those that blocks of another process gave to a model."""
+    global _numbers
+    graph = model.graph
+    names = [one.name for one in (*graph.initializer, *graph.input)]
+    names += [output for node in graph.node for output in node.output]
+    found = [int(match[1]) for name in names if (match := _NUMBERED.fullmatch(name))]
+    _numbers = count(max([next(_numbers) - 1, *found]) + 1)
 
 
 def tuple_of(names: str | Iterable[str]) -> tuple[str, ...]:
@@ -33,9 +45,11 @@ def tuple_of(names: str | Iterable[str]) -> tuple[str, ...]:
 
 def value_info(model: ModelProto, name: str) -> ValueInfoProto:
     """The type of a graph input, output or inner value; UnknownValue if it is unknown."""
-    graph = model.graph
-    found = {one.name: one for one in (*graph.value_info, *graph.input, *graph.output)}
+    found = _infos(model)
     if name not in found:
+        found = _infos(with_shapes(model))
+    if name not in found:
+        graph = model.graph
         close = closest(name, found)
         raise UnknownValue(
             f"Could not find input or output with name {name}",
@@ -43,6 +57,11 @@ def value_info(model: ModelProto, name: str) -> ValueInfoProto:
             f"did you mean {close!r}?" if close else f"its outputs are {_listed(graph.output)}",
         )
     return found[name]
+
+
+def _infos(model: ModelProto) -> dict[str, ValueInfoProto]:
+    graph = model.graph
+    return {one.name: one for one in (*graph.value_info, *graph.input, *graph.output)}
 
 
 def _listed(values: Iterable[ValueInfoProto]) -> str:

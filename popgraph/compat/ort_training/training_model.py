@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto
 
-from popgraph.compat.ort_training.errors import WrongCall
+from popgraph.compat.ort_training.errors import WrongCall, running
 from popgraph.compat.ort_training.graphs import (
     TRAINING_DOMAIN,
     ancestors,
@@ -138,7 +138,8 @@ def _expanded(
     model: ModelProto, loss: str, trained: Sequence[str], sizes: Mapping[str, int]
 ) -> ModelProto:
     """The backward pass in standard operators, with gradients `w_grad`."""
-    made: ModelProto = onnx_gradient(model, loss, wrt=trained, sizes=sizes)
+    with running():
+        made: ModelProto = onnx_gradient(model, loss, wrt=trained, sizes=sizes)
     names = {GRADIENT + name: gradient_name(name) for name in trained}
     for node in made.graph.node:
         for field in (node.input, node.output):

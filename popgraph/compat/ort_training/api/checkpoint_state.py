@@ -60,12 +60,12 @@ class Parameters:
 
     def __getitem__(self, name: str) -> Parameter:
         tensor = self._tensor(name)
-        value_of(tensor)
+        value_of(tensor, "Please load the parameter states first.")
         return Parameter(tensor)
 
     def __setitem__(self, name: str, value: Array) -> None:
         tensor = self._tensor(name)
-        value_of(tensor)
+        value_of(tensor, "Please load all the parameter states first.")
         assign(tensor, value)
 
     def __contains__(self, name: str) -> bool:
@@ -167,16 +167,19 @@ def contents_of(state: object) -> Contents:
     return state._state
 
 
-def value_of(tensor: Tensor) -> Array:
+NO_VALUES = "Please load the model parameters first."
+
+
+def value_of(tensor: Tensor, otherwise: str = NO_VALUES) -> Array:
     """The value of a parameter; WrongCall if it has none yet."""
     if tensor.data is None:
-        raise _no_values()
+        raise _no_values(otherwise)
     return tensor.data
 
 
-def _no_values() -> WrongCall:
+def _no_values(what: str = NO_VALUES) -> WrongCall:
     return WrongCall(
-        "Please load the model parameters first.",
+        what,
         "nominal checkpoint",
         "module.copy_buffer_to_parameters(buffer, trainable_only=False) sets all parameters",
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +19,13 @@ from popgraph.compat.ort_training.api.checkpoint_state import (
     value_of,
 )
 from popgraph.compat.ort_training.checkpoint_file import Tensor
-from popgraph.compat.ort_training.errors import MissingFile, UnknownValue, WrongCall, WrongType
+from popgraph.compat.ort_training.errors import (
+    MissingFile,
+    UnknownValue,
+    WrongCall,
+    WrongType,
+    running,
+)
 from popgraph.compat.ort_training.graphs import has_value, keep_only
 from popgraph.compat.ort_training.training_model import (
     ReadModel,
@@ -40,7 +45,6 @@ from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_ONNX
-from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 from popgraph.support.writing import write_file
 
@@ -70,12 +74,12 @@ class Module:
         self._contents = contents_of(state)
         _check_device(device)
         self._threads = threads_of(session_options)
-        self._train = _Pass(train_model_uri, self._contents.tensors)
+        self._train = _Model(train_model_uri, self._contents.tensors)
         self._trained = read_training_model(self._train.model, self._train.where)
         self._train.narrow(self._trained.model, self._trained.outputs)
         self._eval = None
         if eval_model_uri is not None:
-            self._eval = _Pass(eval_model_uri, self._contents.tensors)
+            self._eval = _Model(eval_model_uri, self._contents.tensors)
         self._check_state()
         self._gradients = _Gradients(self._trained, self._threads, self._train.where)
         self._starts_again = True
@@ -166,13 +170,13 @@ class Module:
 
     def input_names(self) -> list[str]:
         """The inputs of a call, for the training or the eval model."""
-        return [one.name for one in self._pass("input_names").inputs]
+        return [one.name for one in self._model("input_names").inputs]
 
     def output_names(self) -> list[str]:
         """The outputs of a call, for the training or the eval model."""
-        return list(self._pass("output_names").outputs)
+        return list(self._model("output_names").outputs)
 
-    def _pass(self, caller: str) -> _Pass:
+    def _model(self, caller: str) -> _Model:
         if self.training:
             return self._train
         if self._eval is None:
@@ -184,16 +188,16 @@ class Module:
         found = self._gradients.run(feed, self._contents.train_steps)
         self._contents.train_steps += 1
         for name in self._trained.trained:
-            tensor, gradient = self._contents.tensors[name], found[name]
+            tensor, gradient = self._contents.tensors[name], found[self._gradients.names[name]]
             if self._starts_again or tensor.grad is None:
                 tensor.grad = gradient
             else:
                 np.add(tensor.grad, gradient, out=tensor.grad)
         self._starts_again = False
-        return [self._gradients.outputs[name] for name in self._trained.outputs]
+        return [found[name] for name in self._trained.outputs]
 
     def _evaluate(self, given: Sequence[Any]) -> list[Array]:
-        model = self._pass("module.eval()")
+        model = self._model("module.eval()")
         feed = model.feed(given)
         with running():
             found = model.runner(self._threads)(feed)
@@ -222,7 +226,7 @@ class Module:
             )
 
 
-class _Pass:
+class _Model:
     """A model whose parameters are inputs: its other inputs, its outputs, and its program."""
 
     def __init__(self, uri: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
@@ -272,11 +276,13 @@ class _Gradients:
         self._read, self._threads, self._where = read, threads, where
         self._runner: Runner | None = None
         self._is_seeded = False
-        self.outputs: Mapping[str, Array] = {}
-        """The outputs of the last run."""
+        self.names = {
+            name: GRADIENT + name if read.loss else gradient_name(name) for name in read.trained
+        }
+        """The outputs with gradients, by parameter."""
 
     def run(self, feed: Mapping[str, Array], steps: int) -> dict[str, Array]:
-        """The gradients of one step, by parameter; `steps` have run before."""
+        """Outputs and gradients of one step; `steps` have run before."""
         read = self._read
         if not read.loss and any(one.name == SEED for one in read.model.graph.input):
             feed = {**feed, SEED: np.array([0, steps], np.int64)}
@@ -285,10 +291,7 @@ class _Gradients:
                 self._runner = self._built()
             if read.loss and not self._is_seeded:
                 self._seed(self._runner, feed, steps)
-            self.outputs = self._runner(feed)
-        if read.loss:
-            return {name: self.outputs[GRADIENT + name] for name in read.trained}
-        return {name: self.outputs[gradient_name(name)] for name in read.trained}
+            return self._runner(feed)
 
     def _built(self) -> Runner:
         content = self._read.model.SerializeToString()
@@ -307,17 +310,6 @@ class _Gradients:
         if SEED in program.variables and steps:
             program.write(SEED, np.array([0, steps], np.int64))
         self._is_seeded = True
-
-
-@contextmanager
-def running() -> Iterator[None]:
-    """Raises errors of compilation and runs as RuntimeErrors, as onnxruntime-training does."""
-    try:
-        yield
-    except PopgraphError as error:
-        if isinstance(error, RuntimeError):
-            raise
-        raise WrongCall(error.what, error.where, error.hint) from error
 
 
 def read_model(uri: str | os.PathLike[str]) -> ModelProto:

@@ -9,9 +9,9 @@ import numpy as np
 from onnx import ModelProto
 
 from popgraph.compat.ort_training.api.checkpoint_state import value_of
-from popgraph.compat.ort_training.api.module import Module, read_model, running
+from popgraph.compat.ort_training.api.module import Module, read_model
 from popgraph.compat.ort_training.checkpoint_file import Contents, Tensor
-from popgraph.compat.ort_training.errors import WrongCall, WrongType
+from popgraph.compat.ort_training.errors import WrongCall, WrongType, running
 from popgraph.compat.ort_training.onnxblock.optim import (
     LEARNING_RATE,
     MOMENTS,

@@ -11,6 +11,7 @@ import onnx
 from onnx import ModelProto
 
 from popgraph.compat.ort_training.errors import WrongCall
+from popgraph.compat.ort_training.graphs import reserve_names
 
 
 class ModelAccessor:
@@ -59,6 +60,7 @@ def base(model: ModelProto, model_path: str | None = None) -> Iterator[ModelAcce
         )
     copy = ModelProto()
     copy.CopyFrom(model)
+    reserve_names(copy)
     with _editing(ModelAccessor(copy, model_path)) as accessor:
         yield accessor
 
