@@ -423,6 +423,16 @@ def test_the_module_names_inputs_and_outputs(tmp_path: Path) -> None:
     assert y.shape == (6, 3) and not session.module.training
 
 
+def test_unused_inputs_are_passed(tmp_path: Path) -> None:
+    source = network()
+    unused = onnx.helper.make_tensor_value_info("mask", TensorProto.BOOL, ["N"])
+    source.graph.input.append(unused)
+    session = Session(generate(tmp_path, source))
+    assert session.module.input_names() == ["x", "mask", "labels"]
+    loss = session.module(X, X[:, 0] > 0, LABELS)
+    assert session.module.eval()(X, X[:, 0] > 0, LABELS) == pytest.approx(loss)
+
+
 def test_values_of_onnxruntime_are_accepted(session: Session) -> None:
     for kind in (ort.OrtValue, onnxruntime.OrtValue):
         values = [kind.ortvalue_from_numpy(one) for one in (X, LABELS)]
@@ -936,6 +946,15 @@ def test_all_public_names_exist() -> None:
     for module, names in NAMES.items():
         found = importlib.import_module(f"popgraph.compat.ort_training.{module}")
         assert not [name for name in names.split() if not hasattr(found, name)]
+
+
+def test_the_page_lists_all_names() -> None:
+    text = PAGE.read_text()
+    table = text.split("## Names")[1].split("\n\n")[2]
+    listed = re.findall(r"`(\w+)`", "\n".join(row.split("|")[2] for row in table.splitlines()[2:]))
+    modules = {"blocks", "loss", "optim"}
+    assert sorted(listed) == sorted({*" ".join(NAMES.values()).split()} - modules)
+    assert f"All {len(listed)} public names" in text
 
 
 def test_absent_modules_say_where_to_go() -> None:

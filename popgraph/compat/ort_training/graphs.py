@@ -29,7 +29,7 @@ def fresh_name(stem: str) -> str:
 
 
 def reserve_names(model: ModelProto) -> None:
-    """Lets new names differ from those that blocks of another process gave to a model."""
+    """Keeps new names different from the names that another process gave to values of a model."""
     global _numbers
     graph = model.graph
     names = [one.name for one in (*graph.initializer, *graph.input)]

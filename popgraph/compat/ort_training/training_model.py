@@ -26,6 +26,11 @@ LAZY_RESET = "lazy_reset_grad"
 _BUFFER, _OUT = "_grad.accumulation.buffer", "_grad.accumulation.out"
 
 
+def is_accumulation(name: str) -> bool:
+    """Whether an input of a training model belongs to the accumulation of gradients."""
+    return name == LAZY_RESET or name.endswith(_BUFFER)
+
+
 def gradient_name(parameter: str) -> str:
     """The name of a parameter's gradient in training and optimizer models."""
     return f"{parameter}_grad"
@@ -218,9 +223,7 @@ def read_training_model(model: ModelProto, where: str) -> ReadModel:
         keep_only(made, [*outputs, *_declared_gradients(made, trained)])
         return ReadModel(made, outputs, trained)
     loss = _text(gradients[0], "y")
-    kept = [node for node in made.graph.node if node != gradients[0]]
-    del made.graph.node[:]
-    made.graph.node.extend(kept)
+    made.graph.node.remove(gradients[0])
     keep_only(made, list(dict.fromkeys([*outputs, loss])))
     return ReadModel(made, outputs, trained, loss)
 

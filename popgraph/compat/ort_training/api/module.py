@@ -30,6 +30,7 @@ from popgraph.compat.ort_training.graphs import has_value, keep_only
 from popgraph.compat.ort_training.training_model import (
     ReadModel,
     gradient_name,
+    is_accumulation,
     read_training_model,
 )
 from popgraph.compiler import BuildRequest, load
@@ -70,18 +71,17 @@ class Module:
         session_options: Any = None,
     ) -> None:
         self.training = True
-        self._state = state
         self._contents = contents_of(state)
         _check_device(device)
         self._threads = threads_of(session_options)
         self._train = _Model(train_model_uri, self._contents.tensors)
         self._trained = read_training_model(self._train.model, self._train.where)
-        self._train.narrow(self._trained.model, self._trained.outputs)
+        self._train.take(self._trained.model, self._trained.outputs)
         self._eval = None
         if eval_model_uri is not None:
             self._eval = _Model(eval_model_uri, self._contents.tensors)
         self._check_state()
-        self._gradients = _Gradients(self._trained, self._threads, self._train.where)
+        self._gradients = _Gradients(self._trained, self._threads)
         self._starts_again = True
         for one in self._contents.tensors.values():
             if one.requires_grad:
@@ -233,20 +233,23 @@ class _Model:
         self.where, self.model = str(uri), read_model(uri)
         self.order = [one.name for one in self.model.graph.input]
         self._tensors = tensors
-        self.narrow(self.model, [one.name for one in self.model.graph.output])
-        self._runner: Runner | None = None
-
-    def narrow(self, model: ModelProto, outputs: Sequence[str]) -> None:
-        """Takes inputs and outputs from a model without the accumulation of gradients."""
-        self.outputs = tuple(outputs)
-        given = {one.name for one in model.graph.initializer}
+        given = {one.name for one in self.model.graph.initializer}
         self.inputs = [
             _argument(one)
-            for one in model.graph.input
-            if one.name not in self._tensors and one.name not in given
+            for one in self.model.graph.input
+            if not (one.name in tensors or one.name in given or is_accumulation(one.name))
         ]
-        self.read = [one.name for one in model.graph.input if one.name in self._tensors]
         self._feeds = Feeds(self.inputs, ())
+        self.take(self.model, [one.name for one in self.model.graph.output])
+        self._runner: Runner | None = None
+
+    def take(self, model: ModelProto, outputs: Sequence[str]) -> None:
+        """Sets the model that calls run, which may read some of the inputs only."""
+        self.outputs = tuple(outputs)
+        self._read = {one.name for one in model.graph.input}
+        self._parameters = [
+            name for name in self.order if name in self._tensors.keys() & self._read
+        ]
 
     def feed(self, given: Sequence[Any]) -> dict[str, Array]:
         """The inputs of a call with the parameters; WrongCall if they do not fit."""
@@ -260,7 +263,8 @@ class _Model:
         arrays = [one.numpy() if hasattr(one, "numpy") else one for one in given]
         with running():
             feed = self._feeds.converted(dict(zip(names, arrays, strict=True)))
-        return {**feed, **{name: value_of(self._tensors[name]) for name in self.read}}
+        parameters = {name: value_of(self._tensors[name]) for name in self._parameters}
+        return {name: one for name, one in feed.items() if name in self._read} | parameters
 
     def runner(self, threads: int) -> Runner:
         """The compiled model, built at the first call."""
@@ -272,8 +276,8 @@ class _Model:
 class _Gradients:
     """The compiled forward and backward pass of a training model."""
 
-    def __init__(self, read: ReadModel, threads: int, where: str) -> None:
-        self._read, self._threads, self._where = read, threads, where
+    def __init__(self, read: ReadModel, threads: int) -> None:
+        self._read, self._threads = read, threads
         self._runner: Runner | None = None
         self._is_seeded = False
         self.names = {
