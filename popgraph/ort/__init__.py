@@ -74,7 +74,7 @@ _ELSEWHERE = {
     "LoraAdapter": "merge the adapter into the weights before the session is created",
     "ModelCompiler": "`popgraph compile` fills the cache, `popgraph export` writes one folder of C",
     "quantization": "docs/quantize.md",
-    "training": "popgraph.train",
+    "training": "popgraph.compat.ort_training for on-device training, or popgraph.train",
     "transformers": "PopGraph fuses operators itself; pass the exported model",
     "tools": "popgraph --help",
 }
