@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from popgraph.backends.c.build.system import HERE as SYSTEM
+from popgraph.backends.c.build.system import MINGW_FLAGS, System
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, target_key, target_named, wanted_target
@@ -21,10 +23,23 @@ from popgraph.backends.c.print.unit import EXCHANGE, POOL, headers
 from popgraph.support.cache_files import digest, is_sealed
 from popgraph.support.errors import BackendError
 
-FLAGS = (
-    *("-std=gnu11", "-O2", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wno-psabi"),
-    *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing"),
-)
+
+def compile_flags(system: System) -> tuple[str, ...]:
+    """The flags for code in a shared library of a system, for any machine."""
+    return (
+        *("-std=gnu11", "-O2", *system.compile, *system.threads),
+        *("-fvisibility=hidden", "-Wno-psabi", "-ffp-contract=fast", "-fno-math-errno"),
+        *("-fno-trapping-math", "-fno-strict-aliasing"),
+    )
+
+
+def link_flags(system: System) -> tuple[str, ...]:
+    """The flags that link a shared library of a system."""
+    # -O2 is for zig, which builds its run-time library: 5 s of CPU in the first link, not 22 s.
+    return ("-shared", *system.threads, "-O2")
+
+
+FLAGS = compile_flags(SYSTEM)
 """
 Fast math within IEEE: NaN, infinity and signed zero keep their meaning. gnu11 instead of c11:
 f32 stays f32 on machines where strict C11 evaluates it in f64. -O2: ResNet-50 takes 25.6 ms, as
@@ -36,10 +51,6 @@ ZIG = "ziglang"
 
 SOON = ("-O1",)
 """Appended flags that halve compile time; vectorization does not suffer, as C has vectors."""
-
-LINK_FLAGS = ["-shared", "-pthread", "-O2"]
-"""-O2 is for zig, which builds its run-time library: 5 s of CPU in the first link, not 22 s."""
-LIBRARIES = ["-lm"]
 
 WIDE = {
     "__AVX512F__": "-mprefer-vector-width=512",
@@ -116,6 +127,8 @@ def candidates() -> Iterator[Compiler]:
     """The compilers to try: only `$CC` if it is set, else cc, gcc, clang, and zig."""
     target = wanted_target()
     chosen = os.environ.get("CC", "").strip()
+    if os.name == "nt":  # A shell's splitting would remove the backslashes of paths.
+        chosen = chosen.replace("\\", "/")
     commands = [tuple(shlex.split(chosen))] if chosen else [("cc",), ("gcc",), ("clang",)]
     for command in commands:
         if chosen or shutil.which(command[0]):
@@ -150,6 +163,7 @@ def probe(compiler: Compiler) -> Probe:
         elif result.good:
             wide = next(((flag,) for macro, flag in WIDE.items() if macro in result.output), ())
             own = () if "__clang__" in result.output else GCC_FLAGS
+            own += MINGW_FLAGS if own and "__MINGW32__" in result.output else ()
             return Probe("", flags + wide + own, result.output)
         reason = reason or result.reason
     return Probe(reason)
@@ -196,14 +210,14 @@ def library_or_compiler(places: Sequence[Path]) -> Path | tuple[Compiler, Probe]
     tried = []
     for compiler in candidates():
         for place in places:
-            if is_sealed(place / f"{compiler.identity}.so"):
-                return place / f"{compiler.identity}.so"
+            if is_sealed(place / f"{compiler.identity}{SYSTEM.suffix}"):
+                return place / f"{compiler.identity}{SYSTEM.suffix}"
         found = probe(compiler)
         if not found.reason:
             return compiler, found
         tried.append(f"{compiler.name} ({found.reason.splitlines()[0]})")
     for place in places:
-        for file in filter(is_sealed, sorted(place.glob("*.so"))):
+        for file in filter(is_sealed, sorted(place.glob(f"*{SYSTEM.suffix}"))):
             return file
     raise no_compiler(tried)
 
@@ -212,7 +226,8 @@ def no_compiler(tried: Sequence[str]) -> BackendError:
     listed = ", ".join(tried) or "cc, gcc, clang"
     return BackendError(
         f"no C compiler works; tried {listed}",
-        hint="install gcc or clang, run `pip install ziglang`, or set CC to a compiler",
+        hint="install gcc or clang, run `pip install ziglang`, or set CC to a compiler; the "
+        "reference backend needs none",
     )
 
 

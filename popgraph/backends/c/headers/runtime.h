@@ -8,6 +8,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#if !defined(__GNUC__) && !defined(__clang__)
+#error "PopGraph needs the vectors of GCC and Clang: on Windows, use zig cc, clang or MinGW's gcc"
+#endif
+
+/* A symbol of a shared library that others see. */
+#if defined(_WIN32)
+#define POPGRAPH_EXPORT __declspec(dllexport)
+#else
+#define POPGRAPH_EXPORT __attribute__((visibility("default")))
+#endif
+
 /*
  * Functions here rely on every operation being rounded to the type that it is written in. GCC's
  * -fexcess-precision=fast (-std=gnu11 implies it) gives that wherever the processor has such types.
