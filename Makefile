@@ -65,9 +65,9 @@ conformance: $(READY)  ## run ONNX's own test suite on both backends
 suites: $(READY)  ## run the test suites of the wheels of onnx that WHEELS names: make suites WHEELS='old/*.whl'
 	$(BIN)/popgraph conformance $(foreach wheel,$(wildcard $(WHEELS)),--suite $(wheel))
 
-targets: $(READY)  ## code for other machines, in programs and as exported C, run where QEMU or Unicorn, node and compilers are
+targets: $(READY)  ## code for other machines and systems, run where QEMU or Unicorn, node, wine and compilers are
 	$(BIN)/pip install --quiet -e '.[zig]'
-	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py --timeout 0 -rs
+	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py tests/backends/test_c_systems.py --timeout 0 -rs
 
 xdsl: $(READY)  ## the tests of the IR with the oldest release of xDSL that is promised, and with the newest
 	$(BIN)/python -m tests.xdsl_releases

@@ -17,10 +17,10 @@ from types import ModuleType, SimpleNamespace
 
 MODULES = ("fcntl", "grp", "posix", "pty", "pwd", "resource", "termios", "tty", "syslog")
 NAMES: dict[ModuleType, str] = {
-    os: "fork forkpty getuid geteuid getgid getegid setuid getpgid setpgid setsid killpg nice uname "
-    "chown fchown lchown fchmod mkfifo sysconf confstr getloadavg sched_yield sched_getaffinity "
-    "sched_setaffinity register_at_fork pread pwrite posix_fallocate sendfile WNOHANG "
-    "O_CLOEXEC O_NOFOLLOW O_NONBLOCK O_DIRECTORY O_SYNC wait3 wait4 initgroups sync",
+    os: "fork forkpty getuid geteuid getgid getegid setuid getpgid setpgid setsid killpg nice "
+    "uname chown fchown lchown fchmod mkfifo sysconf confstr getloadavg sched_yield "
+    "sched_getaffinity sched_setaffinity register_at_fork pread pwrite posix_fallocate sendfile "
+    "WNOHANG O_CLOEXEC O_NOFOLLOW O_NONBLOCK O_DIRECTORY O_SYNC wait3 wait4 initgroups sync",
     signal: "SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGPROF SIGQUIT SIGSTOP SIGTSTP "
     "SIGUSR1 SIGUSR2 SIGWINCH SIGXCPU SIGXFSZ alarm setitimer pthread_kill pthread_sigmask "
     "sigwait siginterrupt",
@@ -29,8 +29,25 @@ NAMES: dict[ModuleType, str] = {
 """The names of POSIX, by module; the modules are those that PopGraph imports directly."""
 THIRD_PARTY = (
     *("concurrent.futures", "importlib.metadata", "json", "logging", "multiprocessing", "pathlib"),
-    *("shutil", "subprocess", "tempfile", "uuid", "webbrowser", "zipfile", "numpy", "onnx", "typer"),
-    *("onnx.reference", "onnx.checker", "platformdirs", "pygments", "rich.console", "rich.progress"),
+    *(
+        "shutil",
+        "subprocess",
+        "tempfile",
+        "uuid",
+        "webbrowser",
+        "zipfile",
+        "numpy",
+        "onnx",
+        "typer",
+    ),
+    *(
+        "onnx.reference",
+        "onnx.checker",
+        "platformdirs",
+        "pygments",
+        "rich.console",
+        "rich.progress",
+    ),
     *("xdsl.dialects.builtin", "lark", "cbor2", "ml_dtypes", "numpy.testing", "http.server"),
     *("multiprocessing.connection", "hypothesis", "asyncio", "email", "ctypes.util"),
 )

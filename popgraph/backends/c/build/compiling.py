@@ -21,6 +21,7 @@ from popgraph.backends.c.build.toolchain import (
     library_folders,
     library_or_compiler,
     link_flags,
+    unit_flags,
 )
 from popgraph.backends.c.cache.folder import give_up, readable_caches
 from popgraph.backends.c.print.unit import HERE, Unit
@@ -81,7 +82,8 @@ def _build(
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
             write_atomically(source, [missing[number].text.encode()])
-            result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
+            own = unit_flags(SYSTEM, missing[number].text)
+            result = compiler.run([*flags, *own, "-c", str(source), "-o", str(target)])
             if not result.good:
                 _check_room(result.reason, target)
                 raise _refused(compiler, missing[number], result.reason)
@@ -95,10 +97,8 @@ def _build(
         objects = [*map(str, made), *map(str, known)]
         linked = folder / f"library{SYSTEM.suffix}"
         with reporting(f"C, linking, by {compiler.title}"):
-            result = compiler.run(
-                [*found.flags, *link_flags(SYSTEM), *_listed(objects, folder)]
-                + [*SYSTEM.libraries, "-o", str(linked)],
-            )
+            options = [*link_flags(SYSTEM), *_listed(objects, folder), *SYSTEM.libraries]
+            result = compiler.run([*found.flags, *options, "-o", str(linked)])
         if not result.good:
             _check_room(result.reason, linked)
         if not result.good and known:

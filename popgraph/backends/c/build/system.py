@@ -29,10 +29,15 @@ WINDOWS = System(".dll", (), (), ())
 
 HERE = {"win32": WINDOWS, "darwin": MACOS}.get(sys.platform, LINUX)
 
-MINGW_FLAGS = ("-Wa,-muse-unaligned-vector-move", "-static-libgcc")
+UNALIGNED = "-Wa,-muse-unaligned-vector-move"
 """
-For GCC on Windows. It spills vectors of 32 bytes to a stack that is only aligned to 16 (GCC bug
-54412), so aligned moves crash. Its run-time library is not on the path of other programs.
+For GCC on Windows, which spills vectors of 32 bytes to a stack that is only aligned to 16, by moves
+that then crash (GCC bug 54412).
+"""
+MINGW_FLAGS = (UNALIGNED, "-static-libgcc", "-Wl,--allow-multiple-definition")
+"""
+For shared libraries of GCC on Windows: its run-time library is not on the path of other programs,
+and objects may contain the same kernel (POPGRAPH_WEAK in `runtime.h`).
 """
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from popgraph.backends.c.build.system import HERE as SYSTEM
-from popgraph.backends.c.build.system import MINGW_FLAGS, System
+from popgraph.backends.c.build.system import MINGW_FLAGS, WINDOWS, System
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, target_key, target_named, wanted_target
@@ -37,6 +37,11 @@ def link_flags(system: System) -> tuple[str, ...]:
     """The flags that link a shared library of a system."""
     # -O2 is for zig, which builds its run-time library: 5 s of CPU in the first link, not 22 s.
     return ("-shared", *system.threads, "-O2")
+
+
+def unit_flags(system: System, text: str) -> tuple[str, ...]:
+    """The flags for one translation unit: on Windows, it has a symbol of its own (`runtime.h`)."""
+    return (f"-DPOPGRAPH_UNIT=popgraph_unit_{digest(text)[:16]}",) if system is WINDOWS else ()
 
 
 FLAGS = compile_flags(SYSTEM)
@@ -162,8 +167,8 @@ def probe(compiler: Compiler) -> Probe:
             reason = reason or f"it does not compile for {compiler.target}"
         elif result.good:
             wide = next(((flag,) for macro, flag in WIDE.items() if macro in result.output), ())
-            own = () if "__clang__" in result.output else GCC_FLAGS
-            own += MINGW_FLAGS if own and "__MINGW32__" in result.output else ()
+            mingw = MINGW_FLAGS if "__MINGW32__" in result.output else ()
+            own = () if "__clang__" in result.output else (*GCC_FLAGS, *mingw)
             return Probe("", flags + wide + own, result.output)
         reason = reason or result.reason
     return Probe(reason)

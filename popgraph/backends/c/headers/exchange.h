@@ -11,7 +11,7 @@
 #if defined(_WIN32)
 #define POPGRAPH_GIVEN __declspec(selectany) POPGRAPH_EXPORT
 #else
-#define POPGRAPH_GIVEN __attribute__((weak)) POPGRAPH_EXPORT
+#define POPGRAPH_GIVEN POPGRAPH_WEAK POPGRAPH_EXPORT
 #endif
 
 /* Begins an exchange, which `code` describes, of so many bytes into a target of so many. */

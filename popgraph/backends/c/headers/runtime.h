@@ -20,6 +20,21 @@
 #endif
 
 /*
+ * A function that several objects of a library may define; the linker keeps one of them. For Windows,
+ * GNU's linker does not find weak functions, so an option permits plain ones. Clang's definitions
+ * collide unless each object has a strong symbol of its own, whose name Clang then adds to theirs.
+ */
+#if defined(_WIN32) && !defined(__clang__)
+#define POPGRAPH_WEAK
+#else
+#define POPGRAPH_WEAK __attribute__((weak))
+#endif
+#if defined(_WIN32) && defined(POPGRAPH_UNIT)
+extern const char POPGRAPH_UNIT;
+const char POPGRAPH_UNIT = 0;
+#endif
+
+/*
  * Functions here rely on every operation being rounded to the type that it is written in. GCC's
  * -fexcess-precision=fast (-std=gnu11 implies it) gives that wherever the processor has such types.
  */
