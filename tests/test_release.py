@@ -1,4 +1,4 @@
-"""Tests `make release`: what it refuses, and the commands of the README that it runs."""
+"""Tests that `make release` refuses unfinished trees, and finds the README's first commands."""
 
 from __future__ import annotations
 

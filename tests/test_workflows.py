@@ -111,7 +111,7 @@ def test_every_system_runs_the_tests_and_the_commands_of_the_readme() -> None:
 
 
 def test_a_release_publishes_the_files_that_were_checked() -> None:
-    """One job builds, and the others download what it has uploaded."""
+    """One job builds and uploads the files; the others download them."""
     found = jobs(WORKFLOWS["release.yml"])
     assert [name for name, job in found.items() if publishes(job)] == ["publish"]
     assert set(found["publish"]["needs"]) == {"build", "install"}

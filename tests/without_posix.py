@@ -26,7 +26,7 @@ NAMES: dict[ModuleType, str] = {
     "sigwait siginterrupt",
     mmap: "MAP_PRIVATE MAP_SHARED MAP_ANON MAP_ANONYMOUS PROT_READ PROT_WRITE MADV_HUGEPAGE",
 }
-"""The names of POSIX, by module; the modules are those that PopGraph imports directly."""
+"""The names of POSIX that Python lacks on Windows, by module."""
 THIRD_PARTY = (
     *("concurrent.futures", "importlib.metadata", "json", "logging", "multiprocessing", "pathlib"),
     *(
