@@ -101,7 +101,7 @@ def kind_of(cpuinfo: str) -> tuple[int, int, bool] | None:
 
 def windows_kind(identifier: str) -> tuple[int, int, bool] | None:
     """The kind in a processor's identifier: "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"."""
-    found = re.search(r"Family (\d+) Model (\d+)", identifier)
+    found = re.search(r"64 Family (\d+) Model (\d+)\b", identifier)
     return (int(found[1]), int(found[2]), False) if found else None
 
 
