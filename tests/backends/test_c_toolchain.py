@@ -251,6 +251,7 @@ def test_a_library_in_use_stays(wrote: bool, cache: Path, monkeypatch: pytest.Mo
         raise PermissionError(errno.EACCES, "the file is in use", str(path))
 
     monkeypatch.setattr(compiling, "write_sealed", refuse)
+    cache_folder.forget()
     if wrote:
         assert doubles()
         return
@@ -266,6 +267,18 @@ def test_paths_of_windows_in_cc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", r'"C:\Program Files\LLVM\bin\clang.exe" -m64')
     (compiler,) = toolchain.candidates()
     assert compiler.command == ("C:/Program Files/LLVM/bin/clang.exe", "-m64")
+
+
+@pytest.mark.parametrize(("system", "place"), [("nt", 0), ("posix", -1)])
+def test_zig_is_tried_first_on_windows(
+    system: str, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "name", system)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(toolchain, "identity", lambda command: "")
+    found = [compiler.command for compiler in toolchain.candidates()]
+    assert len(found) > 1 and found[place] == (sys.executable, "-m", "ziglang", "cc")
 
 
 def test_concurrent_builds(cache: Path) -> None:

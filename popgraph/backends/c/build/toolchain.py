@@ -129,17 +129,23 @@ class Result:
 
 
 def candidates() -> Iterator[Compiler]:
-    """The compilers to try: only `$CC` if it is set, else cc, gcc, clang, and zig."""
-    target = wanted_target()
+    """
+    The compilers to try: only `$CC` if it is set, else cc, gcc, clang, and zig.
+
+    On Windows, zig is first: other compilers there may lack headers or libraries.
+    """
+    target, is_windows = wanted_target(), os.name == "nt"
     chosen = os.environ.get("CC", "").strip()
-    if os.name == "nt":  # A shell's splitting would remove the backslashes of paths.
+    if is_windows:  # A shell's splitting would remove the backslashes of paths.
         chosen = chosen.replace("\\", "/")
-    commands = [tuple(shlex.split(chosen))] if chosen else [("cc",), ("gcc",), ("clang",)]
+    if chosen:
+        commands = [tuple(shlex.split(chosen))]
+    else:
+        commands = [(name,) for name in ("cc", "gcc", "clang") if shutil.which(name)]
+        if importlib.util.find_spec(ZIG) is not None:
+            zig = (sys.executable, "-m", ZIG, "cc")
+            commands.insert(0 if is_windows else len(commands), zig)
     for command in commands:
-        if chosen or shutil.which(command[0]):
-            yield Compiler(command, identity(command), target)
-    if not chosen and importlib.util.find_spec(ZIG) is not None:
-        command = (sys.executable, "-m", ZIG, "cc")
         yield Compiler(command, identity(command), target)
 
 
