@@ -25,11 +25,15 @@ from popgraph.backends.c.build.toolchain import (
     link_flags,
     unit_flags,
 )
+from popgraph.backends.c.print.unit import HERE as HEADERS
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.cache_files import write_sealed
 from tests.backends.test_c_export import exported, made
 from tests.backends.test_c_targets import ATTENTION, FUNCTIONS, NETWORK, has
+from tests.sampling import WHOLE
+
+pytestmark = pytest.mark.skipif(not WHOLE, reason="`make targets` runs it")
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 COMPILERS = {
@@ -130,6 +134,18 @@ int main(void) {
     FreeLibrary(library);
     CHECK(DeleteFileA("loaded.dll"));
     return 0;
+}
+"""
+
+
+SEVERAL = """
+#include <windows.h>
+int main(void) {
+    HMODULE library = LoadLibraryA("main.dll");
+    void *(*one)(void) = (void *(*)(void))(void *)GetProcAddress(library, "one");
+    void *(*two)(void) = (void *(*)(void))(void *)GetProcAddress(library, "two");
+    void *end = (void *)GetProcAddress(library, "popgraph_end");
+    return !(end && one() == end && two() == end && GetProcAddress(library, "popgraph_begin"));
 }
 """
 
@@ -313,6 +329,21 @@ def test_files_on_windows_are_locked_while_they_are_open(
     run(*compiler, "files.c", "-o", "files.exe", folder=tmp_path)
     run(*compiler, *link_flags(WINDOWS), "loaded.c", "-o", "loaded.dll", folder=tmp_path)
     wine.run("files.exe", folder=tmp_path)
+
+
+def test_variables_of_several_objects_are_one(
+    compiler: list[str], wine: Wine, tmp_path: Path
+) -> None:
+    """The pointers of `exchange.h`, which Python sets, are visible in a library."""
+    for name in ("one", "two"):
+        text = f"POPGRAPH_EXPORT void *{name}(void) {{ return &popgraph_end; }}\n"
+        (tmp_path / f"{name}.c").write_text(f'#include "exchange.h"\n{text}')
+        command = [*compiler, *compile_flags(WINDOWS), *unit_flags(WINDOWS, name), f"-I{HEADERS}"]
+        run(*command, "-c", f"{name}.c", "-o", f"{name}.o", folder=tmp_path)
+    run(*compiler, *link_flags(WINDOWS), "one.o", "two.o", "-o", "main.dll", folder=tmp_path)
+    (tmp_path / "host.c").write_text(SEVERAL)
+    run(*compiler, "host.c", "-o", "host.exe", folder=tmp_path)
+    wine.run("host.exe", folder=tmp_path)
 
 
 @pytest.mark.parametrize("machine", ["aarch64", "x86_64"])
