@@ -312,10 +312,10 @@ def test_exported_c_runs_on_windows(
     options = ("--dim", "N=24", "--target", "x86-64-v3", "--threads", threads)
     folder = exported(tmp_path, *options)
     if compiler[0] == sys.executable:
-        made(folder, "check_model", CC=" ".join(ZIG), ARCH=" ".join(compiler[4:]))
+        program, variables = "check_model", {"CC": " ".join(ZIG), "ARCH": " ".join(compiler[4:])}
     else:
-        made(folder, "check_model", CC=compiler[0])
-    program = next(one for one in ("check_model.exe", "check_model") if (folder / one).exists())
+        program, variables = "check_model.exe", {"CC": compiler[0]}
+    made(folder, program, **variables)
     printed = wine.run(program, "10", folder=folder)
     assert "good" in printed and "ms a run" in printed
 

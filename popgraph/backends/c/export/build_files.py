@@ -60,6 +60,7 @@ ifeq (,$(findstring clang,$(shell $(CC) --version)))
 CFLAGS += {shlex.join(GCC_FLAGS)}
 ifneq (,$(findstring mingw,$(shell $(CC) -dumpmachine)))
 CFLAGS += {UNALIGNED}
+EXE = .exe
 endif
 endif
 RUN =
@@ -76,17 +77,17 @@ lib{name}.a: {objects}
 {packed}
 main.o: check_data.h
 
-check_{name}: main.o {objects}
+check_{name}$(EXE): main.o {objects}
 	$(CC) $(ARCH) $(CFLAGS) main.o {objects} -lm -o $@
 
-check: check_{name}
-	$(RUN) ./check_{name}
+check: check_{name}$(EXE)
+	$(RUN) ./check_{name}$(EXE)
 
 size: {name}.o
 	size {name}.o
 
 clean:
-	rm -f *.o lib{name}.a check_{name}
+	rm -f *.o lib{name}.a check_{name} check_{name}.exe
 
 .PHONY: check size clean
 """
