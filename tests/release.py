@@ -69,7 +69,10 @@ def _problems_of_notes(root: Path, version: str) -> Iterator[str]:
             f"popgraph.__version__ is {version}: run `make release-notes`"
         )
     elif not re.match(r"Released on \d{4}-\d\d-\d\d\.", first[1]):
-        yield f"CHANGELOG.md does not say when {version} was released: write `Released on DATE.`"
+        yield (
+            f"CHANGELOG.md does not say when {version} was released: write `Released on DATE.`, or "
+            "raise popgraph.__version__ and run `make release-notes`"
+        )
 
 
 def git(root: Path, *arguments: str) -> str:

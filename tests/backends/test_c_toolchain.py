@@ -28,6 +28,7 @@ from popgraph.backends.c.print import print_kernel
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
 from popgraph.backends.c.run.library import load, machine_of
 from popgraph.dialects.program import WeightStore
+from popgraph.support import cache_files
 from popgraph.support.errors import BackendError, UnsupportedError
 
 
@@ -243,7 +244,7 @@ def test_many_objects_are_linked_from_a_list(cache: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("wrote", [True, False])
 def test_a_library_in_use_stays(wrote: bool, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows replaces no library that another process, which built it meanwhile, has loaded."""
-    write = compiling.write_sealed
+    write = cache_files.write_sealed
 
     def refuse(path: Path, content: bytes) -> None:
         if wrote:
