@@ -31,8 +31,8 @@ HERE = {"win32": WINDOWS, "darwin": MACOS}.get(sys.platform, LINUX)
 
 UNALIGNED = "-Wa,-muse-unaligned-vector-move"
 """
-For GCC on Windows, which spills vectors of 32 bytes to a stack that is only aligned to 16, by moves
-that then crash (GCC bug 54412).
+For GCC on Windows, which may align the stack to 16 bytes only and then store vectors of 32 bytes
+by moves that crash (GCC bug 54412). GCC 12 passes the tests without the flag, too.
 """
 MINGW_FLAGS = (UNALIGNED, "-static-libgcc", "-Wl,--allow-multiple-definition")
 """
