@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check bless bench hashes thresholds docs pages pictures notebooks accuracy operators release-notes sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check release bless bench hashes thresholds docs pages pictures notebooks accuracy operators release-notes sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,9 +65,9 @@ conformance: $(READY)  ## run ONNX's own test suite on both backends
 suites: $(READY)  ## run the test suites of the wheels of onnx that WHEELS names: make suites WHEELS='old/*.whl'
 	$(BIN)/popgraph conformance $(foreach wheel,$(wildcard $(WHEELS)),--suite $(wheel))
 
-targets: $(READY)  ## code for other machines, in programs and as exported C, run where QEMU or Unicorn, node and compilers are
+targets: $(READY)  ## code for other machines and systems, run where QEMU or Unicorn, node, wine and compilers are
 	$(BIN)/pip install --quiet -e '.[zig]'
-	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py --timeout 0 -rs
+	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py tests/backends/test_c_systems.py --timeout 0 -rs
 
 xdsl: $(READY)  ## the tests of the IR with the oldest release of xDSL that is promised, and with the newest
 	$(BIN)/python -m tests.xdsl_releases
@@ -75,6 +75,10 @@ xdsl: $(READY)  ## the tests of the IR with the oldest release of xDSL that is p
 wheels-check: $(READY)  ## twine check, and both distributions in empty environments of every promised Python that is here
 	$(BIN)/pip install --quiet 'twine>=6'
 	$(BIN)/python -m tests.wheels
+
+release: $(READY)  ## refuse a tree that is not ready; build both distributions into dist/ and check them; TAG=v0.1.0 must be the version
+	$(BIN)/pip install --quiet 'twine>=6'
+	$(BIN)/python -m tests.release $(TAG)
 
 bless: $(READY)  ## rewrite the expected IR of tests/passes/cases (then read the diff)
 	$(BIN)/python -m pytest tests/passes/test_cases.py --bless

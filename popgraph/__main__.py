@@ -1,9 +1,16 @@
 """The command `popgraph`, also as `python -m popgraph`."""
 
+import io
+import sys
+
 from popgraph.support.signals import terminating_on_sigint
 
 
 def main() -> None:
+    if sys.platform == "win32":  # Pipes get UTF-8, as on other systems; consoles have it.
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8")
     with terminating_on_sigint():
         import popgraph.cli
     popgraph.cli.main()

@@ -117,7 +117,7 @@ def _description(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        said = json.loads(file.read_text())
+        said = json.loads(file.read_text("utf-8"))
         if isinstance(said, dict):
             return said
     except ValueError:

@@ -59,4 +59,5 @@ def _free_all() -> None:
         lock.forked()
 
 
-os.register_at_fork(after_in_child=_free_all)
+if hasattr(os, "register_at_fork"):  # Windows has no fork.
+    os.register_at_fork(after_in_child=_free_all)

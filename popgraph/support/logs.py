@@ -101,7 +101,7 @@ class _Standard(logging.StreamHandler[TextIO]):
 def _levels_in(path: Path) -> Mapping[str, str]:
     """Reads levels from a file such as `{"all": "WARN", "popart:session": "DEBUG"}`."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise PopgraphError(
             f"log levels cannot be read: {error}",

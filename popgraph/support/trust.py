@@ -1,9 +1,15 @@
-"""Trust in cache files: ownership and permission checks."""
+"""
+Trust in cache files: ownership and permission checks.
+
+On Windows, access control lists replace owners and modes, and nothing is checked: the default
+cache is in the user's profile, which other users cannot write.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 import warnings
 from pathlib import Path
 from typing import IO
@@ -11,6 +17,7 @@ from typing import IO
 SHARED = "POPGRAPH_SHARED_CACHE"
 """Set to 1 to also trust files of root, such as a cache filled by an administrator."""
 
+WINDOWS = sys.platform == "win32"
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _trusted: set[Path] = set()
 _warned: set[str] = set()
@@ -22,6 +29,8 @@ class UntrustedError(PermissionError):
 
 def distrust_reason(found: os.stat_result) -> str:
     """The reason to distrust a cache file or folder; "" if it is trusted."""
+    if WINDOWS:
+        return ""
     owners = {os.geteuid(), 0} if os.environ.get(SHARED) == "1" else {os.geteuid()}
     if found.st_uid not in owners:
         return f"it belongs to user {found.st_uid}"
@@ -45,6 +54,8 @@ def _may_be_changed(folder: Path) -> str:
     The reason why another user could replace the files of a folder, or the folder; "" if none can.
     """
     found = folder.stat()
+    if WINDOWS:
+        return ""
     if found.st_uid not in {os.geteuid(), 0, os.stat("/").st_uid}:
         return f"{folder} belongs to user {found.st_uid}"
     if found.st_mode & _WRITABLE and not found.st_mode & stat.S_ISVTX:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import platform
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,13 +16,19 @@ from pathlib import Path
 from typing import TypeAlias
 from zlib import crc32
 
+from popgraph.support import file_locks
 from popgraph.support.errors import WriteError
+
+WINDOWS = sys.platform == "win32"
 
 Chunks: TypeAlias = Iterable[bytes | memoryview]
 """The content of a file, in chunks."""
 
 OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")
 """Paths of open files, which cannot be replaced."""
+
+BINARY: int = getattr(os, "O_BINARY", 0)
+"""Without this flag, Windows translates the ends of lines."""
 
 ORPHAN_SECONDS = 24 * 60 * 60
 """Seconds without a change after which no other machine is still writing a partial file."""
@@ -153,21 +160,26 @@ class Staged:
     def commit(self) -> None:
         if self.temporary is None:
             return
+        if WINDOWS:  # It renames no open file; `_remove_orphan` leaves closed ones for a day.
+            self._unlock()
         self.temporary.replace(self.target)
-        self._release()
+        self._unlock()
+        self.temporary = None
         if self.durable:
             _sync_folder(self.target.parent)
 
     def drop(self) -> None:
         """Removes the temporary file, if it has not replaced the target."""
         if self.temporary is not None:
+            self._unlock()
             with suppress(OSError):
                 self.temporary.unlink()
-            self._release()
+            self.temporary = None
 
-    def _release(self) -> None:
-        self.temporary = None
-        os.close(self.lock)
+    def _unlock(self) -> None:
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
 
 def stage(path: Path, chunks: Chunks, *, durable: bool, mode: int | None = None) -> Staged:
@@ -207,9 +219,9 @@ def _new_temporary(target: Path, mode: int) -> tuple[Path, int]:
     """Creates a locked temporary file next to another file."""
     while True:
         temporary = target.with_name(f".{_key(target)}.{_kernel()}.{os.urandom(8).hex()}.part")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
         with suppress(OSError):  # Without file locks, no other process can lock it either.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_locks.lock(descriptor)
             if not temporary.exists():  # Removed as an orphan before it was locked.
                 os.close(descriptor)
                 continue
@@ -229,7 +241,7 @@ def _kernel() -> str:
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:
-        name = os.uname().nodename.encode()
+        name = platform.node().encode()
     return f"{crc32(name):08x}"
 
 
@@ -257,9 +269,13 @@ def _remove_orphan(temporary: Path) -> None:
 
     On a shared folder, locks of other machines may be invisible, so their files must also be old.
     """
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if WINDOWS:  # The file is locked while it is open; then it awaits its rename.
+        if time.time() - temporary.stat().st_mtime > ORPHAN_SECONDS:
+            temporary.unlink()
+        return
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file_locks.lock(descriptor)
         is_ours = temporary.name.split(".")[2] == _kernel()
         if is_ours or time.time() - os.fstat(descriptor).st_mtime > ORPHAN_SECONDS:
             temporary.unlink()
@@ -278,7 +294,9 @@ def is_written_in_place(path: Path) -> bool:
 
 
 def _copy_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
-    """Copies owner and mode of the replaced file."""
+    """Copies owner and mode of the replaced file; on Windows, the folder determines them."""
+    if WINDOWS:
+        return
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         for owner, group in ((-1, before.st_gid), (before.st_uid, -1)):
@@ -289,6 +307,8 @@ def _copy_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Syncs the folder, so that a replacement is durable; some file systems do not support it."""
+    if WINDOWS:
+        return
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import shlex
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +28,7 @@ from popgraph.backends.c.print import print_kernel
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
 from popgraph.backends.c.run.library import load, machine_of
 from popgraph.dialects.program import WeightStore
+from popgraph.support import cache_files
 from popgraph.support.errors import BackendError, UnsupportedError
 
 
@@ -219,6 +223,63 @@ def test_a_library_for_another_machine_is_refused(
     with pytest.raises(BackendError, match=f"the compiled library is for {name}, but") as caught:
         load(tmp_path / "library.so", "main")
     assert "POPGRAPH_TARGET" in caught.value.hint and "delete" not in caught.value.hint
+
+
+def test_many_objects_are_linked_from_a_list(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows limits a command to 32,767 characters."""
+    passed: list[str] = []
+    run = toolchain.Compiler.run
+
+    def watched(self: toolchain.Compiler, arguments: Sequence[str], text: str | None = None) -> Any:
+        passed.extend(arguments)
+        return run(self, arguments, text)
+
+    monkeypatch.setattr(compiling, "LONGEST_COMMAND", 0)
+    monkeypatch.setattr(toolchain.Compiler, "run", watched)
+    assert doubles()
+    (listed,) = (one for one in passed if one.startswith("@"))
+    assert listed.endswith("objects.txt")
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_library_in_use_stays(wrote: bool, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows replaces no library that another process, which built it meanwhile, has loaded."""
+    write = cache_files.write_sealed
+
+    def refuse(path: Path, content: bytes) -> None:
+        if wrote:
+            write(path, content)
+        raise PermissionError(errno.EACCES, "the file is in use", str(path))
+
+    monkeypatch.setattr(compiling, "write_sealed", refuse)
+    cache_folder.forget()
+    if wrote:
+        assert doubles()
+        return
+    with (
+        pytest.warns(RuntimeWarning, match="the file is in use"),
+        pytest.raises(BackendError, match="no place for compiled code: the file is in use"),
+    ):
+        doubles()
+
+
+def test_paths_of_windows_in_cc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "name", "nt")
+    monkeypatch.setenv("CC", r'"C:\Program Files\LLVM\bin\clang.exe" -m64')
+    (compiler,) = toolchain.candidates()
+    assert compiler.command == ("C:/Program Files/LLVM/bin/clang.exe", "-m64")
+
+
+@pytest.mark.parametrize(("system", "place"), [("nt", 0), ("posix", -1)])
+def test_zig_is_tried_first_on_windows(
+    system: str, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "name", system)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(toolchain, "identity", lambda command: "")
+    found = [compiler.command for compiler in toolchain.candidates()]
+    assert len(found) > 1 and found[place] == (sys.executable, "-m", "ziglang", "cc")
 
 
 def test_concurrent_builds(cache: Path) -> None:

@@ -33,7 +33,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         for argument in arguments:
             if argument.endswith(".c"):
                 source = Path(argument).read_text()
-                seen.extend(re.findall(r"^__attribute__\(\(weak\)\) void (\w+)", source, re.M))
+                seen.extend(re.findall(r"^POPGRAPH_WEAK void (\w+)", source, re.M))
         return run(self, arguments, text)
 
     monkeypatch.setattr(toolchain.Compiler, "run", watched)

@@ -140,6 +140,21 @@ def test_a_processor_is_recognized_by_family_and_model(text: str, name: str | No
     assert (found.name if found else None) == name
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Intel64 Family 6 Model 85 Stepping 7, GenuineIntel", "skylake_server"),
+        ("AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD", "zen3"),
+        ("ARMv8 (64-bit) Family 8 Model D4B Revision 1, Qualcomm", None),
+        ("", None),
+    ],
+)
+def test_windows_reports_family_and_model(text: str, name: str | None) -> None:
+    kind = host.windows_kind(text)
+    found = kind and machine.preset_of(kind[0], kind[1], arm=kind[2])
+    assert (found.name if found else None) == name
+
+
 def test_an_unknown_processor_has_the_reported_caches(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

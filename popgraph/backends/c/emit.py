@@ -11,6 +11,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.backends.c.build.system import HERE as SYSTEM
 from popgraph.backends.c.build.toolchain import build_command
 from popgraph.backends.c.memory.table import Slot
 from popgraph.backends.c.print.layout import Layout
@@ -68,7 +69,8 @@ def _build_line(module: ModuleOp, threads: int | None) -> str:
     """The command that compiles the sources like PopGraph does."""
     alone = frame_header(module, threads) == SERIAL
     command = [part for part in build_command() if not (alone and part == "-pthread")]
-    return f"{shlex.join(command)} -shared program.c kernels.c -lm -o model.so"
+    files = ["program.c", "kernels.c", *SYSTEM.libraries, "-o", f"model{SYSTEM.suffix}"]
+    return shlex.join([*command, "-shared", *files])
 
 
 def _description(

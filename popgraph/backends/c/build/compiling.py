@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
-from signal import SIGXFSZ, strsignal
 
 from popgraph.backends.c.build.objects import Objects
+from popgraph.backends.c.build.system import HERE as SYSTEM
 from popgraph.backends.c.build.toolchain import (
     FLAGS,
-    LIBRARIES,
-    LINK_FLAGS,
     Compiler,
     Probe,
     build_key,
     library_folders,
     library_or_compiler,
+    link_flags,
+    unit_flags,
 )
 from popgraph.backends.c.cache.folder import give_up, readable_caches
 from popgraph.backends.c.print.unit import HERE, Unit
-from popgraph.support.cache_files import digest, write_sealed
+from popgraph.support.cache_files import digest, is_sealed, write_sealed
 from popgraph.support.errors import BackendError
 from popgraph.support.progress import report, reporting
 from popgraph.support.trust import make_private, open_trusted
@@ -81,7 +82,8 @@ def _build(
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
             write_atomically(source, [missing[number].text.encode()])
-            result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
+            own = unit_flags(SYSTEM, missing[number].text)
+            result = compiler.run([*flags, *own, "-c", str(source), "-o", str(target)])
             if not result.good:
                 _check_room(result.reason, target)
                 raise _refused(compiler, missing[number], result.reason)
@@ -93,11 +95,10 @@ def _build(
             made = list(_with_progress(objects_made, len(missing), compiler))
         kept.trim()
         objects = [*map(str, made), *map(str, known)]
-        linked = folder / "library.so"
+        linked = folder / f"library{SYSTEM.suffix}"
         with reporting(f"C, linking, by {compiler.title}"):
-            result = compiler.run(
-                [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
-            )
+            options = [*link_flags(SYSTEM), *_listed(objects, folder), *SYSTEM.libraries]
+            result = compiler.run([*found.flags, *options, "-o", str(linked)])
         if not result.good:
             _check_room(result.reason, linked)
         if not result.good and known:
@@ -105,10 +106,28 @@ def _build(
             return _build(compiler, found, units, place, more)
         if not result.good:
             raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
-        final = place / f"{compiler.identity}.so"
-        write_sealed(final, linked.read_bytes())
+        final = place / f"{compiler.identity}{SYSTEM.suffix}"
+        try:
+            write_sealed(final, linked.read_bytes())
+        except PermissionError:
+            # On Windows, a library that another process has built meanwhile, and runs, stays.
+            if not is_sealed(final):
+                raise
         with open_trusted(final):
             return final
+
+
+LONGEST_COMMAND = 30_000
+"""Characters of arguments; Windows allows 32,767 for a command."""
+
+
+def _listed(objects: Sequence[str], folder: Path) -> Sequence[str]:
+    """Arguments that name these files, in a file of arguments if there are many."""
+    if sum(len(name) + 3 for name in objects) < LONGEST_COMMAND:
+        return objects
+    listed = "".join(f'"{Path(name).as_posix()}"\n' for name in objects)
+    write_atomically(folder / "objects.txt", [listed.encode()])
+    return [f"@{folder / 'objects.txt'}"]
 
 
 def _with_progress(done: Iterable[Path], count: int, compiler: Compiler) -> Iterator[Path]:
@@ -123,9 +142,15 @@ def _with_progress(done: Iterable[Path], count: int, compiler: Compiler) -> Iter
         report("")
 
 
+def _words_of_signal(name: str, otherwise: str) -> str:
+    """The system's message for a signal, which Windows may not have."""
+    number = getattr(signal, name, None)
+    return (number and signal.strsignal(number)) or otherwise
+
+
 _NO_ROOM = {
     **{os.strerror(number): number for number in (ENOSPC, EDQUOT, EFBIG)},
-    (strsignal(SIGXFSZ) or "file size limit"): EFBIG,
+    _words_of_signal("SIGXFSZ", "file size limit"): EFBIG,
 }
 """The system's messages for a full disk or quota, in a compiler's output, with their errno."""
 

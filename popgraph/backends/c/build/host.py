@@ -80,6 +80,8 @@ def _kind() -> tuple[int, int, bool] | str | None:
     """Family and model of an x86 processor, implementer and part of an Arm one, or "apple"."""
     if platform.system() == "Darwin":
         return "apple" if platform.machine() == "arm64" else _darwin_kind()
+    if platform.system() == "Windows":
+        return windows_kind(platform.processor())
     try:
         text = CPUINFO.read_text().split("\n\n")[0]
     except OSError:
@@ -95,6 +97,12 @@ def kind_of(cpuinfo: str) -> tuple[int, int, bool] | None:
             first, second = (int(rows[name], 0) for name in names)
             return first, second, arm
     return None
+
+
+def windows_kind(identifier: str) -> tuple[int, int, bool] | None:
+    """The kind in a processor's identifier: "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"."""
+    found = re.search(r"64 Family (\d+) Model (\d+)\b", identifier)
+    return (int(found[1]), int(found[2]), False) if found else None
 
 
 def _darwin_kind() -> tuple[int, int, bool] | None:

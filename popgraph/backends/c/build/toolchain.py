@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from popgraph.backends.c.build.system import HERE as SYSTEM
+from popgraph.backends.c.build.system import MINGW_FLAGS, WINDOWS, System
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, target_key, target_named, wanted_target
@@ -21,10 +23,28 @@ from popgraph.backends.c.print.unit import EXCHANGE, POOL, headers
 from popgraph.support.cache_files import digest, is_sealed
 from popgraph.support.errors import BackendError
 
-FLAGS = (
-    *("-std=gnu11", "-O2", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wno-psabi"),
-    *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing"),
-)
+
+def compile_flags(system: System) -> tuple[str, ...]:
+    """The flags for code in a shared library of a system, for any machine."""
+    return (
+        *("-std=gnu11", "-O2", *system.compile, *system.threads),
+        *("-fvisibility=hidden", "-Wno-psabi", "-ffp-contract=fast", "-fno-math-errno"),
+        *("-fno-trapping-math", "-fno-strict-aliasing"),
+    )
+
+
+def link_flags(system: System) -> tuple[str, ...]:
+    """The flags that link a shared library of a system."""
+    # -O2 is for zig, which builds its run-time library: 5 s of CPU in the first link, not 22 s.
+    return ("-shared", *system.threads, "-O2")
+
+
+def unit_flags(system: System, text: str) -> tuple[str, ...]:
+    """The flags for one translation unit: on Windows, it has a symbol of its own (`runtime.h`)."""
+    return (f"-DPOPGRAPH_UNIT=popgraph_unit_{digest(text)[:16]}",) if system is WINDOWS else ()
+
+
+FLAGS = compile_flags(SYSTEM)
 """
 Fast math within IEEE: NaN, infinity and signed zero keep their meaning. gnu11 instead of c11:
 f32 stays f32 on machines where strict C11 evaluates it in f64. -O2: ResNet-50 takes 25.6 ms, as
@@ -36,10 +56,6 @@ ZIG = "ziglang"
 
 SOON = ("-O1",)
 """Appended flags that halve compile time; vectorization does not suffer, as C has vectors."""
-
-LINK_FLAGS = ["-shared", "-pthread", "-O2"]
-"""-O2 is for zig, which builds its run-time library: 5 s of CPU in the first link, not 22 s."""
-LIBRARIES = ["-lm"]
 
 WIDE = {
     "__AVX512F__": "-mprefer-vector-width=512",
@@ -113,15 +129,23 @@ class Result:
 
 
 def candidates() -> Iterator[Compiler]:
-    """The compilers to try: only `$CC` if it is set, else cc, gcc, clang, and zig."""
-    target = wanted_target()
+    """
+    The compilers to try: only `$CC` if it is set, else cc, gcc, clang, and zig.
+
+    On Windows, zig is first: other compilers there may lack headers or libraries.
+    """
+    target, is_windows = wanted_target(), os.name == "nt"
     chosen = os.environ.get("CC", "").strip()
-    commands = [tuple(shlex.split(chosen))] if chosen else [("cc",), ("gcc",), ("clang",)]
+    if is_windows:  # A shell's splitting would remove the backslashes of paths.
+        chosen = chosen.replace("\\", "/")
+    if chosen:
+        commands = [tuple(shlex.split(chosen))]
+    else:
+        commands = [(name,) for name in ("cc", "gcc", "clang") if shutil.which(name)]
+        if importlib.util.find_spec(ZIG) is not None:
+            zig = (sys.executable, "-m", ZIG, "cc")
+            commands.insert(0 if is_windows else len(commands), zig)
     for command in commands:
-        if chosen or shutil.which(command[0]):
-            yield Compiler(command, identity(command), target)
-    if not chosen and importlib.util.find_spec(ZIG) is not None:
-        command = (sys.executable, "-m", ZIG, "cc")
         yield Compiler(command, identity(command), target)
 
 
@@ -149,7 +173,8 @@ def probe(compiler: Compiler) -> Probe:
             reason = reason or f"it does not compile for {compiler.target}"
         elif result.good:
             wide = next(((flag,) for macro, flag in WIDE.items() if macro in result.output), ())
-            own = () if "__clang__" in result.output else GCC_FLAGS
+            mingw = MINGW_FLAGS if "__MINGW32__" in result.output else ()
+            own = () if "__clang__" in result.output else (*GCC_FLAGS, *mingw)
             return Probe("", flags + wide + own, result.output)
         reason = reason or result.reason
     return Probe(reason)
@@ -196,14 +221,14 @@ def library_or_compiler(places: Sequence[Path]) -> Path | tuple[Compiler, Probe]
     tried = []
     for compiler in candidates():
         for place in places:
-            if is_sealed(place / f"{compiler.identity}.so"):
-                return place / f"{compiler.identity}.so"
+            if is_sealed(place / f"{compiler.identity}{SYSTEM.suffix}"):
+                return place / f"{compiler.identity}{SYSTEM.suffix}"
         found = probe(compiler)
         if not found.reason:
             return compiler, found
         tried.append(f"{compiler.name} ({found.reason.splitlines()[0]})")
     for place in places:
-        for file in filter(is_sealed, sorted(place.glob("*.so"))):
+        for file in filter(is_sealed, sorted(place.glob(f"*{SYSTEM.suffix}"))):
             return file
     raise no_compiler(tried)
 
@@ -212,7 +237,8 @@ def no_compiler(tried: Sequence[str]) -> BackendError:
     listed = ", ".join(tried) or "cc, gcc, clang"
     return BackendError(
         f"no C compiler works; tried {listed}",
-        hint="install gcc or clang, run `pip install ziglang`, or set CC to a compiler",
+        hint="install gcc or clang, run `pip install ziglang`, or set CC to a compiler; the "
+        "reference backend needs none",
     )
 
 

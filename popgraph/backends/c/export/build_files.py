@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from popgraph.backends.c.build.system import MINGW_FLAGS, UNALIGNED
 from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
 from popgraph.backends.c.export.interface import Interface, Weights
 
@@ -19,7 +20,8 @@ def compile_flags(interface: Interface) -> list[str]:
 
 def architecture(interface: Interface) -> list[str]:
     """The flags that select the machine, without GCC-only flags."""
-    return [flag for flag in interface.form.target.flags if flag not in GCC_FLAGS]
+    own = (*GCC_FLAGS, *MINGW_FLAGS)
+    return [flag for flag in interface.form.target.flags if flag not in own]
 
 
 def weights_source(interface: Interface) -> str:
@@ -56,6 +58,10 @@ ARCH = {shlex.join(architecture(interface))}
 CFLAGS = -Wall -Wextra -pedantic {shlex.join(compile_flags(interface))}
 ifeq (,$(findstring clang,$(shell $(CC) --version)))
 CFLAGS += {shlex.join(GCC_FLAGS)}
+ifneq (,$(findstring mingw,$(shell $(CC) -dumpmachine)))
+CFLAGS += {UNALIGNED}
+EXE = .exe
+endif
 endif
 RUN =
 
@@ -71,17 +77,17 @@ lib{name}.a: {objects}
 {packed}
 main.o: check_data.h
 
-check_{name}: main.o {objects}
+check_{name}$(EXE): main.o {objects}
 	$(CC) $(ARCH) $(CFLAGS) main.o {objects} -lm -o $@
 
-check: check_{name}
-	$(RUN) ./check_{name}
+check: check_{name}$(EXE)
+	$(RUN) ./check_{name}$(EXE)
 
 size: {name}.o
 	size {name}.o
 
 clean:
-	rm -f *.o lib{name}.a check_{name}
+	rm -f *.o lib{name}.a check_{name} check_{name}.exe
 
 .PHONY: check size clean
 """
@@ -116,6 +122,9 @@ target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
 target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{_listed(flags)}>)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{_listed(" ".join(GCC_FLAGS))}>)
+    if(MINGW)
+        target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{UNALIGNED}>)
+    endif()
 endif()
 {included}{threads}
 if(UNIX)

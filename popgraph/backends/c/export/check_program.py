@@ -113,9 +113,13 @@ FRONTstatic int compare(HEAD) {
 }
 
 static double seconds(void) {
+#if defined(TIME_UTC)
     struct timespec now;
     timespec_get(&now, TIME_UTC);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+#else
+    return (double)clock() / CLOCKS_PER_SEC;
+#endif
 }
 
 STATICS

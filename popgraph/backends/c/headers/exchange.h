@@ -7,13 +7,18 @@
 
 #include "runtime.h"
 
-#define POPGRAPH_GIVEN __attribute__((weak, visibility("default")))
+/* Several objects of a library may define a variable; the linker keeps one of them. */
+#if defined(_WIN32)
+#define POPGRAPH_GIVEN __declspec(selectany) POPGRAPH_EXPORT
+#else
+#define POPGRAPH_GIVEN POPGRAPH_WEAK POPGRAPH_EXPORT
+#endif
 
 /* Begins an exchange, which `code` describes, of so many bytes into a target of so many. */
-POPGRAPH_GIVEN void (*popgraph_begin)(const void *, void *, i64, i64, i64);
+POPGRAPH_GIVEN void (*popgraph_begin)(const void *, void *, i64, i64, i64) = 0;
 
 /* Waits until the exchange into a target is finished, if one was begun. */
-POPGRAPH_GIVEN void (*popgraph_end)(void *);
+POPGRAPH_GIVEN void (*popgraph_end)(void *) = 0;
 
 static inline void popgraph_send(const void *source, void *target, i64 told, i64 made, bool when,
                                  i64 code) {

@@ -7,12 +7,114 @@
 
 #include "runtime.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 typedef void (*popgraph_kernel)(i64 chunk, void *const *memory);
+
+enum { POPGRAPH_STACK = 4 << 20 };
+
+/* Runs chunks on the thread of this range until the pool ends. */
+static void popgraph_work(i64 range);
+
+/* Locks, signals, threads and the clock of the system: Win32, else POSIX. */
+#if defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN /* Without it, headers of COM define `small`, `near` and `interface`. */
+#endif
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#include <windows.h>
+
+typedef SRWLOCK popgraph_lock;
+typedef CONDITION_VARIABLE popgraph_signal;
+typedef HANDLE popgraph_thread;
+#define POPGRAPH_UNLOCKED SRWLOCK_INIT
+#define POPGRAPH_SILENT CONDITION_VARIABLE_INIT
+
+static inline void popgraph_acquire(popgraph_lock *lock) { AcquireSRWLockExclusive(lock); }
+static inline bool popgraph_try(popgraph_lock *lock) { return TryAcquireSRWLockExclusive(lock); }
+static inline void popgraph_release(popgraph_lock *lock) { ReleaseSRWLockExclusive(lock); }
+static inline void popgraph_wake(popgraph_signal *signal) { WakeAllConditionVariable(signal); }
+static inline void popgraph_yield(void) { SwitchToThread(); }
+static inline void popgraph_await(popgraph_signal *signal, popgraph_lock *lock) {
+    SleepConditionVariableSRW(signal, lock, INFINITE, 0);
+}
+
+/* Nanoseconds of a clock that never goes back. */
+static inline i64 popgraph_now(void) {
+    LARGE_INTEGER ticks, a_second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&a_second);
+    return (i64)(1e9 * (f64)ticks.QuadPart / (f64)a_second.QuadPart);
+}
+
+static DWORD WINAPI popgraph_thread_main(void *range) {
+    popgraph_work((i64)(intptr_t)range);
+    return 0;
+}
+
+static bool popgraph_start(popgraph_thread *thread, i64 range) {
+    const DWORD flags = STACK_SIZE_PARAM_IS_A_RESERVATION;
+    void *number = (void *)(intptr_t)range;
+    *thread = CreateThread(0, POPGRAPH_STACK, popgraph_thread_main, number, flags, 0);
+    return *thread != 0;
+}
+
+static void popgraph_join(popgraph_thread thread) {
+    WaitForSingleObject(thread, INFINITE);
+    CloseHandle(thread);
+}
+
+#else
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+
+typedef pthread_mutex_t popgraph_lock;
+typedef pthread_cond_t popgraph_signal;
+typedef pthread_t popgraph_thread;
+#define POPGRAPH_UNLOCKED PTHREAD_MUTEX_INITIALIZER
+#define POPGRAPH_SILENT PTHREAD_COND_INITIALIZER
+
+static inline void popgraph_acquire(popgraph_lock *lock) { pthread_mutex_lock(lock); }
+static inline bool popgraph_try(popgraph_lock *lock) { return !pthread_mutex_trylock(lock); }
+static inline void popgraph_release(popgraph_lock *lock) { pthread_mutex_unlock(lock); }
+static inline void popgraph_wake(popgraph_signal *signal) { pthread_cond_broadcast(signal); }
+static inline void popgraph_yield(void) { sched_yield(); }
+static inline void popgraph_await(popgraph_signal *signal, popgraph_lock *lock) {
+    pthread_cond_wait(signal, lock);
+}
+
+static inline i64 popgraph_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (i64)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void *popgraph_thread_main(void *range) {
+    popgraph_work((i64)(intptr_t)range);
+    return 0;
+}
+
+/* Starts a thread that gets no signals of the process. */
+static bool popgraph_start(popgraph_thread *thread, i64 range) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t stack;
+    pthread_attr_init(&stack);
+    pthread_attr_setstacksize(&stack, POPGRAPH_STACK);
+    void *number = (void *)(intptr_t)range;
+    const bool started = !pthread_create(thread, &stack, popgraph_thread_main, number);
+    pthread_attr_destroy(&stack);
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+    return started;
+}
+
+static void popgraph_join(popgraph_thread thread) { pthread_join(thread, 0); }
+#endif
 
 /*
  * The pool. Every thread has a range of chunks of its own, always the same part of them: what it
@@ -38,19 +140,19 @@ static struct {
     _Alignas(64) _Atomic i64 done;
     _Atomic i64 sleepers;
     i64 workers;
-    pthread_t threads[POPGRAPH_RANGES];
+    popgraph_thread threads[POPGRAPH_RANGES];
     _Atomic bool leaving;
     bool fork_handled;
-    pthread_mutex_t busy;
-    pthread_mutex_t sleep;
-    pthread_cond_t wake;
+    popgraph_lock busy;
+    popgraph_lock sleep;
+    popgraph_signal wake;
 } pool = {
-    .busy = PTHREAD_MUTEX_INITIALIZER,
-    .sleep = PTHREAD_MUTEX_INITIALIZER,
-    .wake = PTHREAD_COND_INITIALIZER,
+    .busy = POPGRAPH_UNLOCKED,
+    .sleep = POPGRAPH_UNLOCKED,
+    .wake = POPGRAPH_SILENT,
 };
 
-enum { POPGRAPH_BATCH = 0xffff, POPGRAPH_SPINS = 4000, POPGRAPH_STACK = 4 << 20 };
+enum { POPGRAPH_BATCH = 0xffff, POPGRAPH_SPINS = 4000 };
 
 static inline void popgraph_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -89,8 +191,7 @@ static inline bool popgraph_is_wanted(i64 range, u64 epoch) {
     return atomic_load(&pool.epoch) != epoch && range <= atomic_load(&pool.helpers);
 }
 
-static void *popgraph_worker(void *number) {
-    const i64 range = (i64)(intptr_t)number;
+static void popgraph_work(i64 range) {
     u64 epoch = 0;
     for (int spins = 0;;) {
         if (popgraph_is_wanted(range, epoch)) {
@@ -98,21 +199,22 @@ static void *popgraph_worker(void *number) {
             popgraph_take_part(range);
             spins = 0;
         } else if (atomic_load(&pool.leaving)) {
-            return 0;
+            return;
         } else if (++spins < POPGRAPH_SPINS) {
             popgraph_pause();
         } else {
-            pthread_mutex_lock(&pool.sleep);
+            popgraph_acquire(&pool.sleep);
             atomic_fetch_add(&pool.sleepers, 1);
             while (!popgraph_is_wanted(range, epoch) && !atomic_load(&pool.leaving))
-                pthread_cond_wait(&pool.wake, &pool.sleep);
+                popgraph_await(&pool.wake, &pool.sleep);
             atomic_fetch_sub(&pool.sleepers, 1);
-            pthread_mutex_unlock(&pool.sleep);
+            popgraph_release(&pool.sleep);
             spins = 0;
         }
     }
 }
 
+#if !defined(_WIN32)
 /* A forked child has no workers: it starts its own when it needs them. */
 static void popgraph_forget_workers(void) {
     for (i64 range = 0; range < POPGRAPH_RANGES; range++) atomic_store(&pool.ranges[range].word, 0);
@@ -125,23 +227,15 @@ static void popgraph_forget_workers(void) {
     pthread_mutex_init(&pool.sleep, 0);
     pthread_cond_init(&pool.wake, 0);
 }
+#endif
 
 static void popgraph_start_workers(i64 wanted) {
+#if !defined(_WIN32)
     if (!pool.fork_handled) pthread_atfork(0, 0, popgraph_forget_workers);
     pool.fork_handled = true;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_t stack;
-    pthread_attr_init(&stack);
-    pthread_attr_setstacksize(&stack, POPGRAPH_STACK);
-    while (pool.workers < wanted) {
-        void *range = (void *)(intptr_t)(pool.workers + 1);
-        if (pthread_create(&pool.threads[pool.workers], &stack, popgraph_worker, range)) break;
+#endif
+    while (pool.workers < wanted && popgraph_start(&pool.threads[pool.workers], pool.workers + 1))
         pool.workers++;
-    }
-    pthread_attr_destroy(&stack);
-    pthread_sigmask(SIG_SETMASK, &before, 0);
 }
 
 /*
@@ -149,14 +243,14 @@ static void popgraph_start_workers(i64 wanted) {
  * somebody stay. They start again when they are needed.
  */
 static void popgraph_stop_workers(void) {
-    if (pthread_mutex_trylock(&pool.busy)) return;
-    pthread_mutex_lock(&pool.sleep);
+    if (!popgraph_try(&pool.busy)) return;
+    popgraph_acquire(&pool.sleep);
     atomic_store(&pool.leaving, true);
-    pthread_cond_broadcast(&pool.wake);
-    pthread_mutex_unlock(&pool.sleep);
-    while (pool.workers > 0) pthread_join(pool.threads[--pool.workers], 0);
+    popgraph_wake(&pool.wake);
+    popgraph_release(&pool.sleep);
+    while (pool.workers > 0) popgraph_join(pool.threads[--pool.workers]);
     atomic_store(&pool.leaving, false);
-    pthread_mutex_unlock(&pool.busy);
+    popgraph_release(&pool.busy);
 }
 
 static void popgraph_share_batch(i64 threads, i64 first, i64 chunks) {
@@ -169,20 +263,20 @@ static void popgraph_share_batch(i64 threads, i64 first, i64 chunks) {
     }
     atomic_store(&pool.epoch, epoch);
     if (atomic_load(&pool.sleepers) > 0) {
-        pthread_mutex_lock(&pool.sleep);
-        pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.sleep);
+        popgraph_acquire(&pool.sleep);
+        popgraph_wake(&pool.wake);
+        popgraph_release(&pool.sleep);
     }
     popgraph_take_part(0);
     for (int spins = 0; atomic_load(&pool.done) < chunks;) {
         popgraph_pause();
-        if (++spins >= POPGRAPH_SPINS) sched_yield();
+        if (++spins >= POPGRAPH_SPINS) popgraph_yield();
     }
 }
 
 /* Runs `kernel` for every chunk in 0 .. chunks; alone when the pool serves somebody else. */
 static void popgraph_share(i64 threads, i64 chunks, popgraph_kernel kernel, void *const *memory) {
-    if (threads < 2 || pthread_mutex_trylock(&pool.busy)) {
+    if (threads < 2 || !popgraph_try(&pool.busy)) {
         for (i64 chunk = 0; chunk < chunks; chunk++) kernel(chunk, memory);
         return;
     }
@@ -195,7 +289,7 @@ static void popgraph_share(i64 threads, i64 chunks, popgraph_kernel kernel, void
         const i64 left = chunks - first;
         popgraph_share_batch(threads, first, left < POPGRAPH_BATCH ? left : POPGRAPH_BATCH);
     }
-    pthread_mutex_unlock(&pool.busy);
+    popgraph_release(&pool.busy);
 }
 
 /*

@@ -8,6 +8,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#if !defined(__GNUC__) && !defined(__clang__)
+#error "PopGraph needs the vectors of GCC and Clang: on Windows, use zig cc, clang or MinGW's gcc"
+#endif
+
+/* A symbol of a shared library that others see. */
+#if defined(_WIN32)
+#define POPGRAPH_EXPORT __declspec(dllexport)
+#else
+#define POPGRAPH_EXPORT __attribute__((visibility("default")))
+#endif
+
+/*
+ * A function that several objects of a library may define; the linker keeps one of them. For Windows,
+ * GNU's linker does not find weak functions, so an option permits plain ones. Clang's definitions
+ * collide unless each object has a strong symbol of its own, whose name Clang then adds to theirs.
+ */
+#if defined(_WIN32) && !defined(__clang__)
+#define POPGRAPH_WEAK
+#else
+#define POPGRAPH_WEAK __attribute__((weak))
+#endif
+#if defined(_WIN32) && defined(POPGRAPH_UNIT)
+extern const char POPGRAPH_UNIT;
+const char POPGRAPH_UNIT = 0;
+#endif
+
 /*
  * Functions here rely on every operation being rounded to the type that it is written in. GCC's
  * -fexcess-precision=fast (-std=gnu11 implies it) gives that wherever the processor has such types.

@@ -12,7 +12,7 @@ NATIVE = "native"
 
 
 TARGETS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    NATIVE: ("__STDC__", ("-march=native", "")),
+    NATIVE: ("__STDC__", ("-march=native", "-mcpu=native", "")),
     "avx512": ("__AVX512F__", ("-march=x86-64-v4", "-march=x86_64_v4")),
     "avx2": ("__AVX2__", ("-march=x86-64-v3", "-march=x86_64_v3")),
     "sse2": ("__SSE2__", ("-march=x86-64", "-march=x86_64")),
@@ -20,7 +20,8 @@ TARGETS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """
 By target: a macro that the compiler then defines, and the flag that selects it, in the spellings
-of GCC and Clang, then of zig; empty if the compiler's default will do.
+of GCC and Clang, then of zig; empty if the compiler's default will do. Older Clang for arm64 has
+only -mcpu=native.
 """
 
 

@@ -79,6 +79,6 @@ def program_unit(
 def visible(name: str) -> str:
     """Declares the entry points of a program as visible symbols of its library."""
     return "".join(
-        f'__attribute__((visibility("default"))) void {name}_{ending}({parameters});\n'
+        f"POPGRAPH_EXPORT void {name}_{ending}({parameters});\n"
         for ending, parameters in ENTRIES.items()
     )

@@ -88,15 +88,9 @@ def probes(site: Site) -> str:
     """The counters, and the functions that read the clock."""
     counters = counters_name(site)
     return f"""
-#include <time.h>
-__attribute__((visibility("default"))) i64 {counters}[{site.counters()}][2];
-static i64 trace_now(void) {{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (i64)now.tv_sec * 1000000000 + now.tv_nsec;
-}}
+POPGRAPH_EXPORT i64 {counters}[{site.counters()}][2];
 static void trace_end(i64 counter, i64 start) {{
-    {counters}[counter][1] += trace_now() - start;
+    {counters}[counter][1] += popgraph_now() - start;
     {counters}[counter][0]++;
 }}
 static void trace_began(i64 counter) {{ {counters}[counter][0]++; }}
@@ -108,4 +102,4 @@ static void trace_calibrate(void) {{
 
 def probed(counter: int, statement: str) -> str:
     """A statement between two readings of the clock."""
-    return f"{{ const i64 start = trace_now(); {statement} trace_end({counter}, start); }}"
+    return f"{{ const i64 start = popgraph_now(); {statement} trace_end({counter}, start); }}"

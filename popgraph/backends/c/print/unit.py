@@ -66,7 +66,7 @@ class Unit:
         return started[-1] if started else None
 
 
-WEAK = "__attribute__((weak)) "
+WEAK = "POPGRAPH_WEAK "
 """Objects of a library may contain the same kernel; the linker keeps one of them."""
 
 

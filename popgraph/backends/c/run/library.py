@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from popgraph.backends.c.build.system import unloader
 from popgraph.backends.c.run.exchanges import connect
 from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError
@@ -19,8 +20,7 @@ from popgraph.support.errors import BackendError
 Entry = Callable[[int], None]
 """A function that takes the table's address; it runs without the GIL."""
 
-_unload = ctypes.CDLL(None).dlclose
-_unload.argtypes = [ctypes.c_void_p]
+_unload = unloader()
 
 
 @dataclass(eq=False)
