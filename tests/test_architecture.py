@@ -40,7 +40,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "session": "popart",
         "backend": "support passes backends compiler runner start",
         "ort": "support dialects builder passes compiler runner start",
-        "quantization": "support dialects builder passes backends runner compiler start",
+        "quantization": "support dialects builder passes backends runner compiler start measure",
         "conformance": "support backends backend",
         "compat": "support dialects builder passes backends runner compiler start engine training "
         "ort popart",
