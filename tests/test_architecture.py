@@ -48,7 +48,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "viewer": "support dialects builder passes backends compiler training ipu measure",
         "notebook": "support dialects builder",
         "cli": "support dialects builder passes backends background runner hosted compiler start "
-        "generation training ipu popart testing measure viewer backend conformance",
+        "generation training ipu popart testing measure viewer backend conformance quantization",
     },
     "dialects": {
         "element_types": "",

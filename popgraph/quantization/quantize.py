@@ -36,6 +36,7 @@ from popgraph.start import compile as compiled
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.names import names_arguments
+from popgraph.support.spelling import setting
 
 COMPARED = 2
 """Batches on which the errors of the layers are measured."""
@@ -130,7 +131,7 @@ def quantize(
         raise RunError(
             "static quantization has no calibration data",
             "quantize",
-            "pass inputs of the model, or mode='dynamic', which needs none",
+            f"pass samples of the inputs, or {setting('mode', DYNAMIC)}, which needs none",
         )
     work = Work.of(model, settings, threads, backend)
     return work.run(calibration, errors=measure_errors, times=measure_time)
