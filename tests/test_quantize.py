@@ -161,24 +161,36 @@ def test_every_layer_has_an_integer_kernel_in_onnxruntime(tmp_path: Path) -> Non
 # --- accuracy ------------------------------------------------------------------------------------
 
 
+WIDE = """
+opset 21
+graph wide(x: f32[N, 64]) -> (y: f32[N, 10]) {
+    weight w1: f32[64, 300] = normal(0, 0.15)
+    weight b1: f32[300] = normal(0, 0.3)
+    weight w2: f32[10, 300] = zeros
+    weight b2: f32[10] = zeros
+    h = Relu(x @ w1 + b1)
+    y = Gemm(h, w2, b2, transB=1)
+}
+"""
+
+
 @cache
 def digits() -> tuple[onnx.ModelProto, Array, Array]:
     """A trained classifier of 8x8 digits, with images and labels that it was not trained on."""
     datasets = pytest.importorskip("sklearn.datasets")
     images, labels = datasets.load_digits(return_X_y=True)
-    images = (images / 16).reshape(-1, 1, 8, 8).astype(np.float32)
-    model = popgraph.Options(extra_outputs=("c",))
-    run = popgraph.compile(NET, backend="reference", options=model)
-    features = run(x=images)["c"].reshape(len(images), -1).astype(np.float64)
-    ones = np.hstack([features, np.ones((len(images), 1))])
+    images = (images / 16).astype(np.float32)
+    options = popgraph.Options(extra_outputs=("h",))
+    features = popgraph.compile(WIDE, backend="reference", options=options)(x=images)["h"]
+    ones = np.hstack([features, np.ones((len(images), 1))]).astype(np.float64)
     known, targets = ones[:1200], np.eye(10)[labels[:1200]] * 2 - 1
     # Ridge regression of the last layer.
-    solved = np.linalg.solve(known.T @ known + np.eye(known.shape[1]), known.T @ targets)
-    trained = quantized_weights(NET, w3=solved[:-1].T, b3=solved[-1])
+    solved = np.linalg.solve(known.T @ known + 10 * np.eye(known.shape[1]), known.T @ targets)
+    trained = with_weights(WIDE, w2=solved[:-1].T, b2=solved[-1])
     return trained, images[1200:], labels[1200:]
 
 
-def quantized_weights(text: str, **arrays: Array) -> onnx.ModelProto:
+def with_weights(text: str, **arrays: Array) -> onnx.ModelProto:
     """The ONNX model of a text, with other values of some weights."""
     from popgraph.builder.onnx.write import export_model
 
@@ -445,16 +457,17 @@ def test_methods_choose_ranges() -> None:
     assert found["minmax"] == (values.min(), 60.0)
     low, high = np.percentile(values, [0.05, 99.95])
     assert found["percentile"] == pytest.approx((low, high), abs=0.03)
-    for method in ("mse", "entropy"):  # One outlier does not cost all others their digits.
-        assert found[method][1] < 20
-        assert found[method][0] < -2
+    assert found["entropy"][1] < 30  # An outlier does not cost all others their digits.
+    assert found["entropy"][0] < -3
 
     def error(ends: tuple[float, float]) -> float:
         scale, zero = GRID.fitted(np.array(ends[0]), np.array(ends[1]))
         back = GRID.restored(GRID.rounded(values, scale, zero), scale, zero)
         return float(((back - values) ** 2).mean())
 
-    assert error(found["mse"]) < error(found["minmax"])
+    others = [(values.min(), high) for high in np.linspace(5, 60, 56)]
+    assert error(found["mse"]) < 0.8 * error(found["minmax"])
+    assert error(found["mse"]) < 1.02 * min(map(error, others))
     symmetric = Grid.of("i8", symmetric=True)
     ends = range_by("percentile", histogram(values), symmetric, 99.9)
     assert max(-ends[0], ends[1]) == pytest.approx(np.percentile(np.abs(values), 99.9), abs=0.03)
@@ -462,6 +475,7 @@ def test_methods_choose_ranges() -> None:
 
 def test_constant_activations_and_weights_get_a_scale() -> None:
     text = """
+    opset 21
     graph net(x: f32[N, 4]) -> (y: f32[N, 3]) {
         weight w: f32[4, 3] = zeros
         weight b: f32[3] = [1, 1e30, -2]

@@ -16,6 +16,8 @@ MINMAX = "minmax"
 METHODS = Names("calibration method", {MINMAX: "", "percentile": "", "entropy": "kl", "mse": ""})
 BINS = 8192
 """Bins from -limit to limit. After the limit has doubled, each half still has 2048 or more."""
+COARSE = 4
+"""Bins that are one for the divergence of distributions, which a few samples must fill."""
 SHRINKS: Array = np.linspace(1, 0.1, 73)
 """Candidates for the ends of a range, as fractions of the largest values."""
 Range: TypeAlias = tuple[float, float]
@@ -118,27 +120,30 @@ def _divergence(values: Histogram, grid: Grid, ends: Range) -> float:
     The Kullback-Leibler divergence of the rounded distribution from the clipped one.
 
     Values outside the range count at its ends, and each step of the grid spreads its values evenly
-    over the bins that it covers and that are not empty.
+    over the bins that it covers and that are not empty. In n samples of an even distribution, the
+    counts of b bins in s steps diverge by (b - s) / 2n. This bias, which favors narrow ranges, is
+    subtracted.
     """
     scale, zero = grid.fitted(np.array(ends[0]), np.array(ends[1]))
     low, high = grid.restored(np.array([grid.low, grid.high]), scale, zero)
     low, high = max(low, ends[0]), min(high, ends[1])
-    x = values.centers
+    all_counts = values.counts.reshape(-1, COARSE).sum(axis=1)
+    x = values.centers.reshape(-1, COARSE).mean(axis=1)
     inside = (x >= low) & (x <= high)
     if not inside.any():
         return np.inf
-    plain = np.where(inside, values.counts, 0).astype(np.float64)
+    plain = np.where(inside, all_counts, 0).astype(np.float64)
     clipped = plain.copy()
     first, last = np.flatnonzero(inside)[[0, -1]]
-    clipped[first] += values.counts[x < low].sum()
-    clipped[last] += values.counts[x > high].sum()
+    clipped[first] += all_counts[x < low].sum()
+    clipped[last] += all_counts[x > high].sum()
     steps = grid.rounded(x[first : last + 1], scale, zero) - grid.low
     counts, filled = plain[first : last + 1], clipped[first : last + 1] > 0
     sums = np.bincount(steps, counts)
     bins = np.maximum(np.bincount(steps, filled), 1)
-    spread = np.where(filled, (sums / bins)[steps], 0)
+    # Half a count in steps that hold only values from outside.
+    spread = np.where(filled, np.maximum((sums / bins)[steps], 0.5), 0)
     wanted = clipped[first : last + 1]
-    if not spread.sum() or (spread[filled] == 0).any():
-        return np.inf
     p, q = wanted[filled] / wanted.sum(), spread[filled] / spread.sum()
-    return float((p * np.log(p / q)).sum())
+    chance = (filled.sum() - np.count_nonzero(sums)) / (2 * wanted.sum())
+    return float((p * np.log(p / q)).sum() - chance)
