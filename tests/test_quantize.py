@@ -310,6 +310,36 @@ def test_moved_values_share_a_scale() -> None:
     assert of["x"] != of["a"]
 
 
+SMOOTH = """
+opset 21
+graph net(x: f32[N, 1, 8, 8]) -> (y: f32[N, 4, 8, 8]) {
+    weight w: f32[4, 1, 3, 3] = he_normal
+    weight v: f32[4, 4, 3, 3] = he_normal
+    weight b: f32[4] = normal
+    c = Conv(x, w, pads=[1, 1, 1, 1])
+    y = Conv(c * Sigmoid(c), v, b, pads=[1, 1, 1, 1])
+}
+"""
+
+
+@pytest.mark.parametrize("rounds", [True, False])
+def test_results_of_convolutions_are_rounded_for_onnxruntime(rounds: bool) -> None:
+    made = quantized(SMOOTH, IMAGES, quantize_conv_outputs=rounds)
+    nodes = made.model.graph.node
+    readers = [
+        [one.op_type for one in nodes if node.output[0] in one.input]
+        for node in nodes
+        if node.op_type == "Conv"
+    ]
+    expected = [["QuantizeLinear"]] * 2 if rounds else [["Sigmoid", "Mul"], []]
+    assert readers == expected
+    assert [one.name for one in made.model.graph.output] == ["y"]
+    assert [layer.name for layer in made.report.layers] == ["c", "y"]
+    np.testing.assert_allclose(
+        in_popgraph(made.model, IMAGES), in_onnxruntime(made.model, IMAGES), atol=0.06
+    )
+
+
 def test_nodes_and_operators_are_selected_by_name() -> None:
     every = len(quantized(NET, IMAGES, measure_errors=False).report.layers)
     named = {
@@ -449,7 +479,7 @@ def test_a_growing_histogram_loses_no_value() -> None:
 
 
 def test_methods_choose_ranges() -> None:
-    values = np.append(samples(200_000), np.float32([60.0]))
+    values = np.append(samples(200_000), np.float32(60))
     found = {
         method: range_by(method, histogram(values), GRID, 99.9)
         for method in ("minmax", "percentile", "mse", "entropy")
@@ -484,7 +514,7 @@ def test_constant_activations_and_weights_get_a_scale() -> None:
     """
     for x in (np.zeros((2, 4), np.float32), -np.ones((2, 4), np.float32)):
         made = quantized(text, x)
-        expected = np.float32([[1, 1e30, -2]] * 2)
+        expected = np.array([[1, 1e30, -2]] * 2, np.float32)
         np.testing.assert_allclose(in_popgraph(made.model, x), expected, rtol=1e-6)
         assert np.isfinite(in_onnxruntime(made.model, x)).all()
 

@@ -10,9 +10,10 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.dialects.onnx import Custom, Initializer, OnnxOp, model_of, op_class
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.attributes import OpsetAttr
+from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.tensorproto import from_value
-from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.support.arrays import Array
@@ -112,6 +113,21 @@ class Editor:
         result.replace_all_uses_with(value)
         op.detach()
         op.erase()
+
+    def redirect(self, value: SSAValue, rounded: SSAValue) -> None:
+        """
+        Makes all readers of a value read its rounded form; outputs of the model keep their names.
+
+        Only QuantizeLinear, which rounds it, still reads the value.
+        """
+        source, last = value.owner, rounded.owner
+        assert isinstance(source, OnnxOp) and isinstance(last, OnnxOp), "nodes compute both"
+        quantizer = last.operands[0].owner
+        value.replace_uses_with_if(rounded, lambda use: use.operation is not quantizer)
+        name = value_name(value)
+        if name in self.graph.output_names:
+            source.attributes["outputs"] = NamesAttr.of([self.fresh(f"{name}_plain")])
+            last.attributes["outputs"] = NamesAttr.of([name])
 
     def after(self, value: SSAValue) -> Operation:
         """The operation before which nodes on a value are inserted."""

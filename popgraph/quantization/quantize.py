@@ -28,8 +28,8 @@ from popgraph.quantization.histograms import MINMAX, Histogram, Range, range_by
 from popgraph.quantization.preparation import prepared
 from popgraph.quantization.report import Difference, Layer, Report
 from popgraph.quantization.settings import DYNAMIC, STATIC, Settings
-from popgraph.quantization.sites import ACTIVATION, LAYERS, WEIGHT, Site, Sites, label, sites_of
-from popgraph.quantization.static import quantize_static
+from popgraph.quantization.sites import LAYERS, WEIGHT, Site, Sites, label, sites_of
+from popgraph.quantization.static import quantize_static, rounded_values
 from popgraph.quantization.weights import Key, Rounded, Weights, key_of
 from popgraph.runner import Runner
 from popgraph.start import compile as compiled
@@ -80,6 +80,7 @@ def quantize(
     activation_symmetric: bool = False,
     weight_symmetric: bool = True,
     reduce_range: bool = False,
+    quantize_conv_outputs: bool = True,
     calibrate_method: object = "minmax",
     percentile: float = 99.999,
     op_types_to_quantize: Iterable[str] | str | None = None,
@@ -105,6 +106,9 @@ def quantize(
     object with `get_next` as onnxruntime's CalibrationDataReader. With it, the report has the
     errors of every layer, for the first batches.
 
+    `quantize_conv_outputs` rounds the results of all convolutions: onnxruntime has no int8
+    convolution with float results.
+
     `calibrate_method` is "minmax", "percentile", "entropy" or "mse". `nodes_to_quantize` and
     `nodes_to_exclude` are names or patterns (`block1.*`). Argument names, and the members of
     QuantType, CalibrationMethod and QuantFormat, are those of onnxruntime.quantization.
@@ -117,6 +121,7 @@ def quantize(
         activation_symmetric=activation_symmetric,
         weight_symmetric=weight_symmetric,
         reduce_range=reduce_range,
+        quantize_conv_outputs=quantize_conv_outputs,
         calibrate_method=calibrate_method,
         percentile=percentile,
         op_types_to_quantize=op_types_to_quantize,
@@ -212,8 +217,9 @@ class Work:
 
     def _calibrated(self, data: Data) -> tuple[list[Feed], dict[str, Range]]:
         """The first batches, and the range of each activation over all batches."""
-        values = [site.value for site in self.sites.of_kind(ACTIVATION)]
-        names = [*dict.fromkeys(map(value_name, values))] if self.settings.mode == STATIC else []
+        is_static = self.settings.mode == STATIC
+        values = rounded_values(self.sites, self.settings) if is_static else []
+        names = [*map(value_name, values)]
         runner = self._compiled(self.plain, names)
         batches = feeds(data, runner.inputs)
         kept = list[Feed]()

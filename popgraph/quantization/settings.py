@@ -33,6 +33,7 @@ class Settings:
     activation: Grid
     weight: Grid
     per_channel: bool
+    quantize_conv_outputs: bool
     method: str
     percentile: float
     bits: int
@@ -50,6 +51,7 @@ class Settings:
         activation_symmetric: bool,
         weight_symmetric: bool,
         reduce_range: bool,
+        quantize_conv_outputs: bool,
         calibrate_method: object,
         percentile: float,
         op_types_to_quantize: Iterable[str] | str | None,
@@ -78,6 +80,7 @@ class Settings:
             Grid.of(activation, symmetric=activation_symmetric),
             Grid.of(weight, symmetric=weight_symmetric, reduced=reduce_range and not blocks),
             per_channel or blocks,
+            quantize_conv_outputs,
             _named(METHODS, calibrate_method, "calibrate_method"),
             percentile,
             bits,

@@ -21,6 +21,7 @@ ACTIVATION, WEIGHT, BIAS = "activation", "weight", "bias"
 
 LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 """Sums of products: they read int8 operands, and they decide what else is quantized."""
+CONVOLUTIONS = ("Conv", "ConvTranspose")
 ARITHMETIC = ("Add", "Mul", "Sub", "AveragePool", "GlobalAveragePool", "Resize")
 """Operators that compute with quantized operands if their result is quantized as well."""
 MOVEMENT = {
@@ -181,6 +182,7 @@ def is_constant(value: SSAValue) -> bool:
 
 
 def _is(op: object, *names: str) -> bool:
+    """Whether this is a node of one of these standard operators."""
     return isinstance(op, SchemaOp) and not op.domain and op.op_type in names
 
 
@@ -229,6 +231,23 @@ class Sites:
     def of_kind(self, kind: str) -> list[Site]:
         """The sites of a kind, in the order of the nodes."""
         return [site for site in self if site.kind == kind]
+
+    def results(self) -> list[SSAValue]:
+        """
+        The results of convolutions, clipped if nothing reads them before, for all readers.
+
+        Runtimes that compute convolutions from integers to integers only, such as onnxruntime,
+        need them rounded.
+        """
+        found = list[SSAValue]()
+        for op in self.layers():
+            if op.op_type in CONVOLUTIONS:
+                value = op.results[0]
+                while value.has_one_use() and _is(value.get_user_of_unique_use(), *CLIPPING):
+                    (use,) = value.uses
+                    value = use.operation.results[0]
+                found.append(value)
+        return found
 
     def layers(self) -> list[OnnxOp]:
         """The quantized nodes of `LAYERS`, in order."""

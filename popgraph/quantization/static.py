@@ -26,7 +26,8 @@ def quantize_static(
     """Rounds the operands of all sites; `ranges` has the range of each activation by name."""
     weights = Weights(editor, settings.weight, settings.per_channel)
     activations = [(site, site.value) for site in sites.of_kind(ACTIVATION)]
-    scales = _scales(sites, [value for _, value in activations], ranges, settings.activation)
+    values = rounded_values(sites, settings)
+    scales = _scales(sites, values, ranges, settings.activation)
     biases = {site.node: site for site in sites.of_kind(BIAS)}
     edits = list[tuple[Site, SSAValue]]()  # Made later: scales are found by the operands.
     for site in sites.of_kind(WEIGHT):
@@ -42,12 +43,22 @@ def quantize_static(
         if bias is not None and other in scales:
             rounded = weights.bias(bias, scales[other][0], made)
             edits += [] if rounded is None else [(bias, rounded)]
-    values = dict.fromkeys(value for _, value in activations)
+    results = {*sites.results()} if settings.quantize_conv_outputs else set()
     made_of = {one: _rounded(editor, one, scales[one], settings.activation) for one in values}
     edits += [(site, made_of[value]) for site, value in activations]
     for site, value in edits:
         set_operand(site.node, site.operand, value)
+    for value in results:
+        editor.redirect(value, made_of[value])
     return weights
+
+
+def rounded_values(sites: Sites, settings: Settings) -> list[SSAValue]:
+    """The values that are computed at run time and rounded."""
+    values = [site.value for site in sites.of_kind(ACTIVATION)]
+    if settings.quantize_conv_outputs:
+        values += sites.results()
+    return [*dict.fromkeys(values)]
 
 
 def _scales(
