@@ -224,7 +224,7 @@ def test_accuracy_drops_by_less_than_a_percent(named: dict[str, Any]) -> None:
     assert found > plain - 0.01
 
 
-# --- what is quantized ---------------------------------------------------------------------------
+# --- selection -----------------------------------------------------------------------------------
 
 
 def sites(text: str, **named: Any) -> list[tuple[str, int, str, int | None]]:

@@ -13,9 +13,10 @@ from popgraph.support.errors import RunError
 
 Data: TypeAlias = Any
 """
-Arrays of many samples (a mapping by input, or one array for the only input), an iterable of batches
-(mappings, arrays, or tuples in the order of the inputs), or a reader whose `get_next` returns a
-mapping, and None at the end.
+Arrays of many samples: a mapping by input, or one array for the only input.
+
+Batches: an iterable of mappings, arrays, or tuples in the order of the inputs. Readers: `get_next`
+returns a mapping, and None at the end.
 """
 Feed: TypeAlias = dict[str, Array]
 

@@ -29,7 +29,8 @@ def prepared(model: Model, opset: int) -> tuple[ModuleOp, WeightStore]:
     """
     A copy of a model of at least this operator set, with its weights.
 
-    Batch normalization after a convolution or Gemm is folded into its weights.
+    Batch normalization after a convolution or Gemm is folded into its weights, and sums of two
+    values become Add.
     """
     module, compilation = load(model)
     store = compilation.weights
@@ -45,7 +46,18 @@ def prepared(model: Model, opset: int) -> tuple[ModuleOp, WeightStore]:
         module = import_model(upgraded(export_model(module, compilation.weights), opset), store)
     infer_shapes(module, store)
     fold_normalizations(module, store)
+    add_pairs(module, store)
     return module, store
+
+
+def add_pairs(module: ModuleOp, store: WeightStore) -> None:
+    """Sum(a, b)  ->  Add(a, b), for which runtimes have integer kernels."""
+    editor = Editor(module, store)
+    for op in list(editor.graph.nodes):
+        if isinstance(op, SchemaOp) and not op.domain and op.op_type == "Sum":
+            if len(op.operands) == 2:
+                (made,) = editor.node("Add", op.operands, f"{value_name(op.results[0])}_sum", op)
+                editor.substitute(op, made)
 
 
 def fold_normalizations(module: ModuleOp, store: WeightStore) -> None:
