@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Group
+from rich.table import Table
 
 from popgraph.support.amounts import bytes_text, counted
 from popgraph.support.arrays import Array
 from popgraph.support.tables import table
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.table import Table
 
 
 @dataclass
@@ -139,8 +136,6 @@ class Report:
         )
 
     def __rich__(self) -> Group:
-        from rich.console import Group
-
         return Group(_rich(self.layer_rows()), _rich(self.gain_rows()), *self.notes())
 
 
@@ -149,8 +144,6 @@ def _ratio(before: float, after: float) -> str:
 
 
 def _rich(rows: Sequence[Sequence[str]]) -> Table:
-    from rich.table import Table
-
     titles, *others = rows
     made = Table()
     for title in titles:
