@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -11,7 +11,6 @@ from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.types import dims
 from popgraph.quantization.editing import Editor
-from popgraph.quantization.grids import Grid
 from popgraph.quantization.settings import Settings
 from popgraph.quantization.sites import WEIGHT, Site, Sites
 from popgraph.quantization.weights import Weights
@@ -102,9 +101,11 @@ class Dynamic:
     def _rounded_constants(
         self, site: Site, shift: int, transposes: bool
     ) -> tuple[SSAValue, SSAValue, SSAValue | None]:
-        made, op, editor = self.weights.of(site), site.node, self.editor
+        op, editor, grid = site.node, self.editor, self.weights.grid
+        if op.op_type == "Conv":
+            grid = replace(grid, symmetric=True)
+        made = self.weights.of(site, grid=grid)
         whole, scale, zero = made.whole + shift, made.scale, made.zero + shift
-        grid: Grid = self.weights.grid
         if op.op_type == "Conv":
             scale = scale if scale.ndim == 0 else scale.reshape(-1, *(1,) * (whole.ndim - 2))
         else:

@@ -101,7 +101,7 @@ class Editor:
         given = {operand: self.array(operand) for operand in owner.operands}
         found = evaluate_node(owner, given, self.store, self.model.opset_versions)
         assert found is not None, f"{owner.op_type} of constants has a value"
-        array: Array = found[0]
+        array: Array = found[owner.output_values().index(value)]
         return array
 
     def substitute(self, op: OnnxOp, value: SSAValue) -> None:

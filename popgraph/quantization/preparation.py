@@ -14,13 +14,19 @@ from popgraph.builder.onnx.write import export_model
 from popgraph.compiler.loading import Model, load
 from popgraph.dialects.graphcore.batch_norm import factor_and_shift
 from popgraph.dialects.levels import level_of
-from popgraph.dialects.onnx import OnnxOp, SchemaOp
+from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.outputs import drop_unused
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.quantization.editing import Editor, with_inputs
-from popgraph.quantization.sites import channel_axis, check_unquantized, is_constant, is_real
+from popgraph.quantization.sites import (
+    channel_axis,
+    check_unquantized,
+    is_constant,
+    is_real,
+    is_standard,
+)
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 
@@ -54,10 +60,9 @@ def add_pairs(module: ModuleOp, store: WeightStore) -> None:
     """Sum(a, b)  ->  Add(a, b), for which runtimes have integer kernels."""
     editor = Editor(module, store)
     for op in list(editor.graph.nodes):
-        if isinstance(op, SchemaOp) and not op.domain and op.op_type == "Sum":
-            if len(op.operands) == 2:
-                (made,) = editor.node("Add", op.operands, f"{value_name(op.results[0])}_sum", op)
-                editor.substitute(op, made)
+        if is_standard(op, "Sum") and len(op.operands) == 2:
+            (made,) = editor.node("Add", op.operands, f"{value_name(op.results[0])}_sum", op)
+            editor.substitute(op, made)
 
 
 def fold_normalizations(module: ModuleOp, store: WeightStore) -> None:
@@ -68,15 +73,19 @@ def fold_normalizations(module: ModuleOp, store: WeightStore) -> None:
     """
     editor = Editor(module, store)
     for op in list(editor.graph.nodes):
-        if isinstance(op, SchemaOp) and not op.domain and op.op_type == "BatchNormalization":
+        if is_standard(op, "BatchNormalization") and op.since_version >= INFERENCE:
             _fold(editor, op)
     drop_unused(module, inputs=False)
 
 
-def _fold(editor: Editor, op: SchemaOp) -> None:
+INFERENCE = 9
+"""The first BatchNormalization with one number per channel in every form."""
+
+
+def _fold(editor: Editor, op: OnnxOp) -> None:
     x, *numbers = op.operands
     layer = x.owner
-    if not isinstance(layer, OnnxOp) or not _can_absorb(editor, op, layer, numbers):
+    if not isinstance(layer, OnnxOp) or not _can_absorb(op, layer, numbers):
         return
     inputs = layer.input_values()
     weight, bias = inputs[1], inputs[2] if len(inputs) > 2 else None
@@ -99,23 +108,17 @@ def _fold(editor: Editor, op: SchemaOp) -> None:
     editor.substitute(op, made.results[0])
 
 
-def _can_absorb(editor: Editor, op: SchemaOp, layer: OnnxOp, numbers: Sequence[SSAValue]) -> bool:
+def _can_absorb(op: OnnxOp, layer: OnnxOp, numbers: Sequence[SSAValue]) -> bool:
     """Whether a layer can apply a batch normalization by its own weights."""
-    if not isinstance(layer, SchemaOp) or layer.domain:
+    if not is_standard(layer, "Conv", "ConvTranspose", "Gemm") or len(op.results) > 1:
         return False
-    if layer.op_type not in ("Conv", "ConvTranspose", "Gemm") or len(op.results) > 1:
+    attributes = layer.attribute_values()
+    if any(attributes.get(name, 1) != 1 for name in ("alpha", "beta")):
         return False
-    if layer.op_type == "Gemm" and {layer.attribute_values()[one] for one in ("alpha", "beta")} != {
-        1
-    }:
-        return False
-    weights = layer.input_values()[1:]
-    constants = [one for one in (*weights, *numbers) if one is not None]
-    if not all(is_real(one) and is_constant(one) for one in constants):
-        return False
-    alone = layer.results[0].has_one_use()
+    constants = [one for one in (*layer.input_values()[1:], *numbers) if one is not None]
     return (
-        alone
+        all(is_real(one) and is_constant(one) for one in constants)
+        and layer.results[0].has_one_use()
         and not op.attribute_values().get("training_mode")
-        and (channel_axis(layer, 1) is not None)
+        and channel_axis(layer, 1) is not None
     )

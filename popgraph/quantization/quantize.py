@@ -13,9 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.registry import DEFAULT
 from popgraph.builder.onnx.write import Proto, export_model
+from popgraph.compiler.descriptions import spec
 from popgraph.compiler.loading import Model
 from popgraph.compiler.saving import save_model
-from popgraph.dialects.onnx.containers import value_name
+from popgraph.dialects.onnx.containers import input_types, value_name
 from popgraph.dialects.onnx.outputs import drop_unused
 from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation
@@ -36,6 +37,7 @@ from popgraph.start import compile as compiled
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.names import names_arguments
+from popgraph.support.progress import report
 from popgraph.support.spelling import setting
 
 COMPARED = 2
@@ -155,6 +157,8 @@ class Work:
     plain: Proto = field(init=False)
     """The model in floats after its preparation."""
     report: Report = field(init=False)
+    _plain_runner: Runner | None = None
+    """Computes the values to calibrate and to compare, in floats."""
 
     def __post_init__(self) -> None:
         self.plain = export_model(self.module, self.compilation.weights)
@@ -184,9 +188,11 @@ class Work:
 
     def run(self, data: Data, *, errors: bool, times: bool) -> Quantized:
         """Calibrates, rewrites the module and measures."""
-        kept, ranges = self._calibrated(data) if data is not None else ([], {})
         planned = [Planned.of(site, self.settings) for site in self._one_per_layer()]
-        chosen = {one.output for one in planned}
+        chosen = [one.output for one in planned]
+        kept, ranges = list[Feed](), dict[str, Range]()
+        if data is not None:
+            kept, ranges = self._calibrated(data, chosen if errors else ())
         self.report.skipped = [
             label(op)
             for op in self.sites.graph.nodes
@@ -215,28 +221,37 @@ class Work:
         found |= {site.node: site for site in self.layer_sites() if site.kind == WEIGHT}
         return [*found.values()]
 
-    def _calibrated(self, data: Data) -> tuple[list[Feed], dict[str, Range]]:
-        """The first batches, and the range of each activation over all batches."""
+    def _calibrated(
+        self, data: Data, compared: Sequence[str]
+    ) -> tuple[list[Feed], dict[str, Range]]:
+        """
+        The first batches, and the range of each activation over all batches.
+
+        The program of the run also returns the values to be `compared`.
+        """
         is_static = self.settings.mode == STATIC
         values = rounded_values(self.sites, self.settings) if is_static else []
         names = [*map(value_name, values)]
-        runner = self._compiled(self.plain, names)
-        batches = feeds(data, runner.inputs)
+        types = input_types(self.module)
+        batches = feeds(data, {name: spec(name, type_) for name, type_ in types.items()})
         kept = list[Feed]()
         if not names:
             kept = [checked(one, at) for at, one in enumerate(islice(batches, COMPARED))]
             self.report.batches = len(kept)
             _check_count(len(kept), data)
             return kept, {}
+        runner = self._plain_runner = self._compiled(self.plain, [*names, *compared])
         counted = self.settings.method != MINMAX
         found = {name: Histogram(counted) for name in names}
         for number, feed in enumerate(batches):
+            report(f"calibrating: batch {number + 1}")
             results = runner(checked(feed, number))
             for name, histogram in found.items():
                 histogram.add(_finite(results[name], name, number))
             if number < COMPARED:
                 kept.append(feed)
             self.report.batches += 1
+        report("")
         _check_count(self.report.batches, data)
         return kept, {
             name: range_by(
@@ -276,7 +291,8 @@ class Work:
     ) -> dict[str, Difference]:
         """The differences of values and outputs between both models, by name."""
         every = [*dict.fromkeys([*names, *(one.name for one in self.plain.graph.output)])]
-        runners = [self._compiled(one, every) for one in (self.plain, model)]
+        plain_runner = self._plain_runner or self._compiled(self.plain, every)
+        runners = (plain_runner, self._compiled(model, every))
         found = {name: Difference() for name in every}
         for feed in kept:
             plain, rounded = (run(feed) for run in runners)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import SSAValue
@@ -21,7 +22,6 @@ ACTIVATION, WEIGHT, BIAS = "activation", "weight", "bias"
 
 LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 """Sums of products: they read int8 operands, and they decide what else is quantized."""
-CONVOLUTIONS = ("Conv", "ConvTranspose")
 ARITHMETIC = ("Add", "Mul", "Sub", "AveragePool", "GlobalAveragePool", "Resize")
 """Operators that compute with quantized operands if their result is quantized as well."""
 MOVEMENT = {
@@ -136,7 +136,7 @@ class Selection:
 
     def includes(self, op: OnnxOp) -> bool:
         """Whether a node may be quantized."""
-        if op.domain or op.op_type not in self.operators or not isinstance(op, SchemaOp):
+        if not is_standard(op, *self.operators):
             return False
         names = names_of(op)
         wanted = not self.nodes or _matches(names, self.nodes)
@@ -173,15 +173,15 @@ def is_constant(value: SSAValue) -> bool:
     pending = [value]
     while pending:
         owner = pending.pop().owner
-        if isinstance(owner, Initializer) or _is(owner, "Constant"):
+        if isinstance(owner, Initializer) or is_standard(owner, "Constant"):
             continue
-        if not (isinstance(owner, SchemaOp) and not owner.domain and owner.op_type in MOVEMENT):
+        if not is_standard(owner, *MOVEMENT):
             return False
         pending += owner.operands
     return True
 
 
-def _is(op: object, *names: str) -> bool:
+def is_standard(op: object, *names: str) -> TypeGuard[SchemaOp]:
     """Whether this is a node of one of these standard operators."""
     return isinstance(op, SchemaOp) and not op.domain and op.op_type in names
 
@@ -241,13 +241,18 @@ class Sites:
         """
         found = list[SSAValue]()
         for op in self.layers():
-            if op.op_type in CONVOLUTIONS:
+            if op.op_type == "Conv":
                 value = op.results[0]
-                while value.has_one_use() and _is(value.get_user_of_unique_use(), *CLIPPING):
-                    (use,) = value.uses
-                    value = use.operation.results[0]
+                while (reader := self._only_reader(value)) and reader.op_type in CLIPPING:
+                    value = reader.results[0]
                 found.append(value)
         return found
+
+    def _only_reader(self, value: SSAValue) -> OnnxOp | None:
+        """The node that reads a value, if there is one, in the main graph."""
+        reader = value.get_user_of_unique_use()
+        inside = isinstance(reader, OnnxOp) and reader.parent is self.graph.block
+        return reader if inside else None  # type: ignore[return-value]
 
     def layers(self) -> list[OnnxOp]:
         """The quantized nodes of `LAYERS`, in order."""
@@ -302,9 +307,9 @@ class Sites:
     def _quantizable_source(self, value: SSAValue) -> OnnxOp | None:
         """The node that computes a value, perhaps clipped, if it can have quantized operands."""
         op, clipped = value.owner, False
-        while _is(op, *CLIPPING):
-            op, clipped = op.operands[0].owner, True  # type: ignore[union-attr]
-        if not isinstance(op, SchemaOp) or not self.selection.includes(op) or op.op_type in LAYERS:
+        while is_standard(op, *CLIPPING):
+            op, clipped = op.operands[0].owner, True
+        if not isinstance(op, OnnxOp) or not self.selection.includes(op) or op.op_type in LAYERS:
             return None
         if clipped and op.op_type in MOVEMENT:
             return None  # Clipped afterwards, the result has a range of its own.

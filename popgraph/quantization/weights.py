@@ -136,11 +136,16 @@ class Weights:
     def key(self, site: Site) -> Key:
         return key_of(site, per_channel=self.per_channel)
 
-    def of(self, site: Site, least_scale: Array | None = None) -> Rounded:
-        """The rounded weight of a site; `least_scale` is a lower bound per channel."""
+    def of(self, site: Site, least_scale: Array | None = None, grid: Grid | None = None) -> Rounded:
+        """
+        The rounded weight of a site.
+
+        `least_scale` is a lower bound per channel, and `grid` replaces the grid of all weights.
+        """
         key = self.key(site)
         if key not in self.made:
-            self.made[key] = rounded(self.array(site.value), key[1], self.grid, least_scale)
+            array = self.array(site.value)
+            self.made[key] = rounded(array, key[1], grid or self.grid, least_scale)
         return self.made[key]
 
     def dequantized(self, site: Site, made: Rounded) -> SSAValue:
