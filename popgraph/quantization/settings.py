@@ -33,13 +33,14 @@ class Settings:
     activation: Grid
     weight: Grid
     per_channel: bool
-    quantize_conv_outputs: bool
     method: str
     percentile: float
     bits: int
     block_size: int
     format: str
     accuracy_level: int
+    quantize_conv_outputs: bool = False
+    """Whether results of convolutions are rounded for all readers."""
 
     @staticmethod
     def of(
@@ -80,13 +81,13 @@ class Settings:
             Grid.of(activation, symmetric=activation_symmetric),
             Grid.of(weight, symmetric=weight_symmetric, reduced=reduce_range and not blocks),
             per_channel or blocks,
-            quantize_conv_outputs,
             _named(METHODS, calibrate_method, "calibrate_method"),
             percentile,
             bits,
             block_size,
             _named(FORMATS, quant_format, "quant_format") if blocks else QDQ,
             accuracy_level,
+            quantize_conv_outputs,
         )
 
     @property
