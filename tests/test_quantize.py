@@ -410,14 +410,20 @@ def test_old_models_get_a_newer_operator_set() -> None:
 
 def test_constants_of_nodes_and_moved_weights_are_quantized() -> None:
     text = """
+    opset 21
     graph net(x: f32[N, 48]) -> (y: f32[N, 6]) {
-        weight w: f32[6, 48] = glorot_uniform
-        y = x @ Transpose(w)
+        weight w: f32[12, 48] = glorot_uniform
+        weight one: f32[1] = [0.5]
+        const c = f32([[1, 2, 3, 4, 5, 6], [1, 1, -1, 1, 1, 1], [0, 1, 0, 2, 0, 3],
+                       [1, 0, 0, 0, 0, 9], [5, 4, 3, 2, 1, 0], [1, 3, 5, 7, 2, 4]])
+        (a, b) = Split(w, num_outputs=2, axis=0)
+        y = Gemm(x @ Transpose(b), c, one)
     }
     """
     made = quantized(text, ROWS)
-    assert "Transpose" not in operators(made.model)
-    assert made.report.layers[0].weight == "i8"
+    assert {"Transpose", "Split"}.isdisjoint(operators(made.model))
+    assert [layer.weight for layer in made.report.layers] == ["i8", "i8"]
+    assert (made.report.layers[1].sqnr or 0) > 35
 
 
 # --- calibration ---------------------------------------------------------------------------------

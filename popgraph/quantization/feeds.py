@@ -34,8 +34,8 @@ def feeds(data: Data, inputs: Mapping[str, TensorSpec]) -> Iterator[Feed]:
         yield from _read(data.get_next)
     elif isinstance(data, Mapping):
         yield from _split({name: np.asarray(data[name]) for name in data}, inputs)
-    elif isinstance(data, np.ndarray):
-        yield from _split(_by_name(data, names), inputs)
+    elif hasattr(data, "__array__"):
+        yield from _split(_by_name(np.asarray(data), names), inputs)
     elif isinstance(data, Iterable):
         for batch in data:
             yield _by_name(batch, names)

@@ -51,17 +51,17 @@ class Quantized:
     """A quantized model, and the report of its errors and gains."""
 
     module: ModuleOp
-    weights: Compilation
+    compilation: Compilation
     report: Report
 
     @cached_property
     def model(self) -> Proto:
         """The model as an ONNX message."""
-        return export_model(self.module, self.weights.weights)
+        return export_model(self.module, self.compilation.weights)
 
     def save(self, path: str | Path) -> None:
         """Writes the model as .onnx, or as .pgraph."""
-        save_model(Path(path), self.module, self.weights)
+        save_model(Path(path), self.module, self.compilation)
 
     def __str__(self) -> str:
         return str(self.report)

@@ -48,8 +48,9 @@ class Rounded:
     def bytes(self) -> int:
         """The size in a file; 4-bit numbers share a byte."""
         bits = dtypes.BY_NAME[self.grid.dtype].bits
-        zeros = 0 if self.grid.symmetric else self.zero.size * bits // 8
-        return -(-self.whole.size * bits // 8) + self.scale.nbytes + zeros
+        has_zeros = self.block is None or not self.grid.symmetric
+        count = self.whole.size + (self.zero.size if has_zeros else 0)
+        return -(-count * bits // 8) + self.scale.nbytes
 
 
 def stored(whole: Array, grid: Grid) -> Array:
@@ -68,7 +69,8 @@ def rounded(
     high = np.zeros(()) if empty else array.max(axis=others, keepdims=axis is not None)
     scale, zero = grid.fitted(low, high)
     if least_scale is not None and grid.symmetric:
-        scale = np.maximum(scale, least_scale.reshape(scale.shape).astype(np.float32))
+        least = np.broadcast_to(least_scale.astype(np.float32).reshape(-1), scale.size)
+        scale = np.maximum(scale, least.reshape(scale.shape))
     return Rounded(array, grid.rounded(array, scale, zero), scale, zero, grid)
 
 
