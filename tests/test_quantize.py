@@ -447,6 +447,7 @@ def test_data_have_many_forms() -> None:
         "arrays": lambda: parts,
         "mappings": lambda: ({"x": one} for one in parts),
         "with labels": lambda: [(one, np.zeros(4)) for one in parts],
+        "with labels in a list": lambda: [[one, np.zeros(4)] for one in parts],
         "reader": lambda: Reader([{"x": one} for one in parts]),
         "lists": lambda: [one.tolist() for one in parts],
     }

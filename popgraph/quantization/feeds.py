@@ -57,9 +57,7 @@ def _by_name(batch: Any, names: Sequence[str]) -> Feed:
     """A batch by input; the elements of a tuple after the inputs, such as labels, are not used."""
     if isinstance(batch, Mapping):
         return {name: np.asarray(batch[name]) for name in batch}
-    given = batch if isinstance(batch, tuple | list) and len(names) > 1 else (batch,)
-    if isinstance(batch, tuple):
-        given = batch
+    given = batch if _is_several(batch, len(names)) else (batch,)
     if len(given) < len(names):
         raise RunError(
             f"a batch has {len(given)} arrays for the inputs {', '.join(names)}",
@@ -67,6 +65,13 @@ def _by_name(batch: Any, names: Sequence[str]) -> Feed:
             f"pass dicts: {{{names[0]!r}: array, ...}}",
         )
     return {name: np.asarray(array) for name, array in zip(names, given, strict=False)}
+
+
+def _is_several(batch: Any, inputs: int) -> bool:
+    """Whether a batch lists arrays, rather than being one array or nested lists of numbers."""
+    if not isinstance(batch, tuple | list):
+        return False
+    return inputs > 1 or isinstance(batch, tuple) or all(hasattr(one, "__array__") for one in batch)
 
 
 def _split(arrays: Feed, inputs: Mapping[str, TensorSpec]) -> Iterator[Feed]:

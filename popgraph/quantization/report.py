@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from popgraph.support.amounts import bytes_text, counted
 from popgraph.support.arrays import Array
@@ -136,7 +137,7 @@ class Report:
         )
 
     def __rich__(self) -> Group:
-        return Group(_rich(self.layer_rows()), _rich(self.gain_rows()), *self.notes())
+        return Group(_rich(self.layer_rows()), _rich(self.gain_rows()), *map(Text, self.notes()))
 
 
 def _ratio(before: float, after: float) -> str:
@@ -149,7 +150,7 @@ def _rich(rows: Sequence[Sequence[str]]) -> Table:
     for title in titles:
         made.add_column(title, justify="left" if title in ("layer", "operator", "") else "right")
     for row in others:
-        made.add_row(*row)
+        made.add_row(*map(Text, row))  # Not markup: names may contain brackets.
     return made
 
 
