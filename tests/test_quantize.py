@@ -142,21 +142,42 @@ def test_compiled_programs_compute_the_same(variant: str) -> None:
     np.testing.assert_allclose(found, expected, atol=2e-3 * float(np.abs(expected).max()))
 
 
-def test_every_layer_has_an_integer_kernel_in_onnxruntime(tmp_path: Path) -> None:
+ROWS_OF_TOKENS = """
+opset 21
+graph tokens(x: f32[4, 6, 8]) -> (y: f32[4, 6, 8]) {
+    weight w: f32[8, 8] = glorot_uniform
+    weight v: f32[8, 8] = glorot_uniform
+    weight b: f32[8] = normal(0, 0.1)
+    weight g: f32[8] = ones
+    q = b + x @ w
+    y = LayerNormalization(Softmax(q @ Transpose(q, perm=[0, 2, 1])) @ x @ v + b, g)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "expected"),
+    [
+        (NET, IMAGES, {"QLinearConv": 3, "QGemm": 1}),
+        (ROWS_OF_TOKENS, samples(4, 6, 8), {"QGemm": 2, "MatMulIntegerToFloat": 1}),
+    ],
+)
+def test_every_layer_has_an_integer_kernel_in_onnxruntime(
+    text: str, data: Array, expected: dict[str, int], tmp_path: Path
+) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     options.log_severity_level = 3
-    model = quantized(NET, IMAGES, measure_errors=False).model
+    model = quantized(text, data, measure_errors=False).model
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    (found,) = session.run(None, {"x": IMAGES})
-    np.testing.assert_allclose(found, in_popgraph(model, IMAGES), atol=1e-5)
+    (found,) = session.run(None, {"x": data})
+    np.testing.assert_allclose(found, in_popgraph(model, data), atol=1e-5)
     kernels = operators(onnx.load(tmp_path / "optimized.onnx"))
     assert {"Conv", "FusedConv", "Gemm", "MatMul"}.isdisjoint(kernels)
-    assert kernels.count("QLinearConv") == 3
-    assert kernels.count("QGemm") == 1
+    assert {name: kernels.count(name) for name in expected} == expected
 
 
 # --- accuracy ------------------------------------------------------------------------------------

@@ -232,6 +232,19 @@ class Sites:
         """The sites of a kind, in the order of the nodes."""
         return [site for site in self if site.kind == kind]
 
+    def bias_of(self, layer: OnnxOp) -> Site | None:
+        """The bias of a layer: its own, or a constant vector that is added to a MatMul alone."""
+        if layer.op_type != "MatMul":
+            return self.found.get((layer, 2))
+        result, weight = layer.results[0], layer.operands[1]
+        reader, sizes = self._only_reader(result), dims(weight.type) or ()
+        if not is_standard(reader, "Add") or len(sizes) < 2 or not is_constant(weight):
+            return None
+        for operand, value in enumerate(reader.operands):
+            if value is not result and is_constant(value) and dims(value.type) == sizes[-1:]:
+                return Site(reader, operand, BIAS, 0)
+        return None
+
     def results(self) -> list[SSAValue]:
         """
         The results of convolutions, clipped if nothing reads them before, for all readers.

@@ -12,7 +12,7 @@ from popgraph.quantization.editing import Editor, set_operand
 from popgraph.quantization.grids import Grid
 from popgraph.quantization.histograms import Range
 from popgraph.quantization.settings import Settings
-from popgraph.quantization.sites import ACTIVATION, BIAS, WEIGHT, Site, Sites
+from popgraph.quantization.sites import ACTIVATION, WEIGHT, Site, Sites
 from popgraph.quantization.weights import Weights, scale_for_bias, stored
 from popgraph.support.arrays import Array
 
@@ -28,10 +28,9 @@ def quantize_static(
     activations = [(site, site.value) for site in sites.of_kind(ACTIVATION)]
     values = rounded_values(sites, settings)
     scales = _scales(sites, values, ranges, settings.activation)
-    biases = {site.node: site for site in sites.of_kind(BIAS)}
     edits = list[tuple[Site, SSAValue]]()  # Made later: scales are found by the operands.
     for site in sites.of_kind(WEIGHT):
-        other, bias = site.node.input_values()[1 - site.operand], biases.get(site.node)
+        other, bias = site.node.input_values()[1 - site.operand], sites.bias_of(site.node)
         assert other is not None, "products have two operands"
         least = None
         if bias is not None and other in scales:
