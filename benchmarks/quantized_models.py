@@ -1,8 +1,17 @@
-"""The networks of the other benchmarks in bytes, as onnxruntime's quantizer writes them."""
+"""
+The networks of the other benchmarks in bytes, as onnxruntime's quantizer writes them.
+
+    python benchmarks/quantized_models.py resnet50 squeezenet --threads 1
+
+prints the times of float networks, and of networks that `popgraph.quantize` and onnxruntime's
+quantizer write, in both runtimes. `--mode dynamic` and `--mode weight_only` are for matmuls.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -116,3 +125,73 @@ def packed(model: ModelProto, level: int) -> ModelProto:
     model.graph.initializer.extend([*kept, *stored])
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     return model
+
+
+def raced(name: str, mode: str, threads: int) -> list[tuple[str, str, float]]:
+    """(runtime, form, best seconds) of a network in floats and of its quantized forms."""
+    import onnxruntime
+    from models import model
+
+    import popgraph
+    from popgraph.measure.timing import Contestant, race
+
+    plain = model(name)
+    if plain.opset_import[0].version < OLDEST:
+        plain = version_converter.convert_version(plain, 17)
+    held = {each.name for each in plain.graph.initializer}
+    generator = np.random.default_rng(0)
+    data = {
+        each.name: generator.standard_normal(
+            [dim.dim_value for dim in each.type.tensor_type.shape.dim]
+        ).astype(np.float32)
+        for each in plain.graph.input
+        if each.name not in held
+    }
+    ours = popgraph.quantize(plain, [data], mode=mode, reduce_range=True, measure_errors=False)
+    forms = {"float": plain, "popgraph.quantize": ours.model}
+    suffix = {"static": "qdq", "dynamic": "dynamic"}.get(mode)
+    if suffix:
+        forms["onnxruntime's quantizer"] = quantized(f"{name}_{suffix}", model)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    contestants = []
+    for form, each in forms.items():
+        run = popgraph.compile(each, threads=threads)
+        session = onnxruntime.InferenceSession(each.SerializeToString(), options)
+        contestants += [
+            Contestant(f"popgraph|{form}", partial(run, data)),
+            Contestant(f"onnxruntime|{form}", partial(session.run, None, data), many=True),
+        ]
+    race(contestants, threads=threads, seconds=5, rounds=5)
+    return [(*each.name.split("|"), each.best) for each in contestants]  # type: ignore[misc]
+
+
+def main() -> None:
+    """Prints a table per network."""
+    from popgraph.support.tables import table
+
+    parser = argparse.ArgumentParser(description="Times float and quantized networks.")
+    parser.add_argument("names", nargs="+", metavar="NETWORK")
+    parser.add_argument("--mode", default="static", choices=["static", "dynamic", "weight_only"])
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args()
+    for name in given.names:
+        rows = raced(name, given.mode, given.threads)
+        best = {runtime: seconds for runtime, form, seconds in rows if form == "float"}
+        print(f"{name}, {given.threads} threads")
+        print(
+            table(
+                [
+                    ("runtime", "model", "ms", "faster than float"),
+                    *(
+                        (runtime, form, f"{seconds * 1e3:.2f}", f"{best[runtime] / seconds:.2f}x")
+                        for runtime, form, seconds in rows
+                    ),
+                ]
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

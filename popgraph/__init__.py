@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from popgraph.passes.options import Options as Options
     from popgraph.popart import *  # noqa: F403 - PopART's names
     from popgraph.popart.api.builder import Builder as Builder  # type: ignore[assignment]
+    from popgraph.quantization.quantize import quantize as quantize
     from popgraph.runner import Runner as Runner
     from popgraph.start import compile as compile
     from popgraph.support.errors import PopgraphError as PopgraphError
@@ -54,6 +55,7 @@ _HOMES = {
     "onnx_gradient": "popgraph.training.gradient_model",
     "onnx_jvp": "popgraph.training.jacobian_products",
     "onnx_vjp": "popgraph.training.jacobian_products",
+    "quantize": "popgraph.quantization.quantize",
     "History": "popgraph.training.history",
     "Metric": "popgraph.training.metrics",
     "Callback": "popgraph.training.callbacks",

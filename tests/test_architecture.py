@@ -40,6 +40,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "session": "popart",
         "backend": "support passes backends compiler runner start",
         "ort": "support dialects builder passes compiler runner start",
+        "quantization": "support dialects builder passes backends runner compiler start measure",
         "conformance": "support backends backend",
         "compat": "support dialects builder passes backends runner compiler start engine training "
         "ort popart",
@@ -47,7 +48,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "viewer": "support dialects builder passes backends compiler training ipu measure",
         "notebook": "support dialects builder",
         "cli": "support dialects builder passes backends background runner hosted compiler start "
-        "generation training ipu popart testing measure viewer backend conformance",
+        "generation training ipu popart testing measure viewer backend conformance quantization",
     },
     "dialects": {
         "element_types": "",

@@ -34,6 +34,7 @@ COMMANDS = (
     "train",
     "convert",
     "gradient",
+    "quantize",
     "check",
     "fmt",
     "lsp",

@@ -190,11 +190,12 @@ TARGETS = {
     "emit": ["-o", "out"],
     "export": ["-o", "out"],
     "gradient": ["-o", "o.onnx"],
+    "quantize": ["-o", "o.onnx"],
 }
 READERS = (
     *("print", "info", "view", "run", "train", "convert", "check", "fmt", "bench", "profile"),
     *("emit", "export", "generate", "opt", "tune", "schedules", "bisect", "scale"),
-    "gradient",
+    *("gradient", "quantize"),
 )
 
 

@@ -112,6 +112,7 @@ COMMAND_ARGUMENTS = {
     "info": [],
     "print": [],
     "profile": [],
+    "quantize": ["-o", "y.onnx"],
     "run": ["--random"],
     "scale": [],
     "schedules": [],

@@ -30,6 +30,17 @@ from popgraph.dialects.graphcore.reductions import ReduceMeanOp, divided
 from popgraph.support import shapes
 
 
+def factor_and_shift(
+    scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float
+) -> tuple[Array, Array]:
+    """The numbers f and b per channel with batch_norm(x) = x * f + b, in f64."""
+    scale, bias, mean, variance = (
+        each.astype(np.float64) for each in (scale, bias, mean, variance)
+    )
+    factor = scale / np.sqrt(variance + epsilon)
+    return factor, bias - mean * factor
+
+
 class _BatchNorm(Composite):
     """Normalization of [batch, channels, space...] with one mean and variance per channel."""
 

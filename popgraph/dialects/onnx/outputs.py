@@ -45,14 +45,14 @@ def set_outputs(graph: Graph, outputs: Sequence[Output]) -> None:
     graph.properties["outputs"] = ArrayAttr([info for info, _ in outputs])
 
 
-def drop_unused(module: ModuleOp) -> None:
-    """Removes nodes, weights, inputs and operator sets that no output uses."""
+def drop_unused(module: ModuleOp, *, inputs: bool = True) -> None:
+    """Removes nodes, weights, `inputs` and operator sets that no output uses."""
     model = model_of(module)
     graph = model.graph
     for op in reversed(list(graph.block.ops)):
         if not isinstance(op, Yield) and not any(result.uses for result in op.results):
             _erase(op)
-    unused = [one for one in graph.block.args if not one.uses]
+    unused = [one for one in graph.block.args if inputs and not one.uses]
     numbers = {one.index for one in unused}
     infos = [info for number, info in enumerate(graph.inputs) if number not in numbers]
     for argument in reversed(unused):

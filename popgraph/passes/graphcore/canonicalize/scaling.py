@@ -20,6 +20,7 @@ from popgraph.dialects.graphcore import (
     TransposeOp,
 )
 from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.graphcore.batch_norm import factor_and_shift
 from popgraph.dialects.program import ConstantOp, WeightStore, constant_array
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved, with_operands
 from popgraph.support.arrays import Array
@@ -136,13 +137,12 @@ class FoldBatchNorm(Rule[BatchNormOp]):
         if layer is None:
             found = layer_and_bias(op.x, self.weights)
             layer, shift = found if found is not None else (None, None)
-        known = [number.astype(np.float64) for number in numbers if number is not None]
+        known = [number for number in numbers if number is not None]
         if layer is None or layer.channel_axis != 1 or len(known) < len(numbers):
             return None
         scale, bias, mean, variance = known
-        factor = scale / np.sqrt(variance + op.epsilon.value.data)
-        before = np.subtract(0.0 if shift is None else shift, mean)
-        return shifted(self, layer, factor, before * factor + bias)
+        factor, bias = factor_and_shift(scale, bias, mean, variance, op.epsilon.value.data)
+        return shifted(self, layer, factor, bias if shift is None else shift * factor + bias)
 
 
 def layer_and_bias(value: SSAValue, store: WeightStore) -> tuple[Layer, Array] | None:

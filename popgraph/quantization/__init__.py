@@ -1,0 +1,1 @@
+"""Quantization of trained models: `popgraph.quantize`."""
