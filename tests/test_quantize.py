@@ -671,6 +671,7 @@ MISTAKES: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "type": (MLP, ROWS, {"weight_type": "int4"}, "choose from int8, uint8"),
     "bits": (MLP, None, {"mode": "weight_only", "bits": 3}, "4 or 8"),
     "block": (MLP, None, {"mode": "weight_only", "block_size": 20}, "a power of two"),
+    "form": (MLP, ROWS, {"quant_format": "QOperator"}, "static quantization has no form with"),
     "percentile": (MLP, ROWS, {"percentile": 0.0}, "percentile is 0.0"),
     "argument": (MLP, ROWS, {"calibration_method": "mse"}, "calibrate_method"),
     "time without data": (

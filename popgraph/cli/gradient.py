@@ -71,7 +71,8 @@ def command(
     product: Annotated[
         Product | None,
         typer.Option(
-            help="Export a product with the Jacobian instead: vjp (reverse mode), jvp (forward)."
+            case_sensitive=False,
+            help="Export a product with the Jacobian instead: vjp (reverse mode), jvp (forward).",
         ),
     ] = None,
     outputs: Annotated[

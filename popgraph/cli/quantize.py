@@ -82,13 +82,13 @@ def command(
         int, typer.Option(help="Numbers that share a scale, for weight_only.")
     ] = 32,
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="NAME",
             help="Operator of weight_only: MatMulNBits, or QDQ (DequantizeLinear, opset 21).",
         ),
-    ] = "MatMulNBits",
+    ] = None,
     accuracy_level: Annotated[
         int, typer.Option(help="4 lets MatMulNBits round activations to int8 in a run.")
     ] = 0,

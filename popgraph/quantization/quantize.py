@@ -90,7 +90,7 @@ def quantize(
     nodes_to_exclude: Iterable[str] | str | None = None,
     bits: int = 4,
     block_size: int = 32,
-    quant_format: object = "MatMulNBits",
+    quant_format: object = None,
     accuracy_level: int = 0,
     measure_errors: bool = True,
     measure_time: bool = False,

@@ -85,7 +85,7 @@ class Settings:
             percentile,
             bits,
             block_size,
-            _named(FORMATS, quant_format, "quant_format") if blocks else QDQ,
+            _format(chosen, quant_format),
             accuracy_level,
             quantize_conv_outputs,
         )
@@ -104,6 +104,20 @@ def _named(names: Names, given: object, argument: str) -> str:
     found = names.find(text)
     if found is None:
         raise ArgumentError(names.unknown(text)[0], argument, names.hint(text))
+    return found
+
+
+def _format(mode: str, given: object) -> str:
+    """The format of a mode; ArgumentError for one that it does not have."""
+    has = {STATIC: (QDQ,), DYNAMIC: (NBITS,), WEIGHT_ONLY: (NBITS, QDQ)}[mode]
+    found = has[0] if given is None else _named(FORMATS, given, "quant_format")
+    if found not in has:
+        what = "QDQ" if found == QDQ else "operators of integers (QOperator)"
+        raise ArgumentError(
+            f"{mode} quantization has no form with {what}",
+            "quant_format",
+            "leave it out: only weight_only has a choice",
+        )
     return found
 
 
