@@ -114,6 +114,9 @@ class Trainer:
     With `quick`, the first steps start sooner if nothing is cached: unoptimized programs run while
     tuned ones are built in the background. The tuned programs take over between two steps with all
     weights and states unchanged. `tuned` says whether they have; `wait()` waits for them.
+
+    `bounds={"N": 256}` builds one program for all sizes of a dimension up to its bound, from the
+    first step on.
     """
 
     @check_types("loss")
@@ -143,6 +146,7 @@ class Trainer:
         backend: str = DEFAULT,
         threads: int = 1,
         quick: bool = False,
+        bounds: Mapping[str, int] | None = None,
     ) -> None:
         patterns = WeightPatterns.of(freeze, train_only)
         arguments = TrainingArguments(
@@ -179,6 +183,7 @@ class Trainer:
             inputs,
             RECOMPUTED[plan.recompute],
             self._backlog,
+            dict(bounds or {}),
         )
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target

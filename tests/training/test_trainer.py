@@ -320,3 +320,12 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
 def test_a_number_that_its_type_cannot_hold_is_refused() -> None:
     with pytest.raises(PopgraphError, match="which int32 cannot represent"):
         popgraph.train(MLP, (X, LABELS + (1 << 33)))
+
+
+def test_bounds_build_one_program_for_all_batches() -> None:
+    trainer = Trainer(LINEAR, "cross_entropy", "SGD(0.1)", bounds={"N": 64})
+    for rows in (50, 7, 20):
+        trainer.fit(FEW[:rows], CLASSES[:rows], batch=rows)
+    assert [one.sizes[0].bound for one in trainer.programs] == [64]
+    with pytest.raises(PopgraphError, match="bounds names 'M'"):
+        Trainer(LINEAR, "cross_entropy", "SGD", bounds={"M": 64}).fit(FEW, CLASSES)
