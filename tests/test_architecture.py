@@ -35,6 +35,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "training": "support dialects builder passes backends background open_model runner "
         "compiler engine",
         "callbacks": "training",
+        "zoo": "support builder",
         "sklearn": "support dialects builder passes compiler training",
         "popart": "support dialects operators builder passes backends background compiler engine "
         "training ipu measure",
@@ -49,7 +50,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "viewer": "support dialects builder passes backends compiler training ipu measure",
         "notebook": "support dialects builder",
         "cli": "support dialects builder passes backends background runner hosted compiler start "
-        "generation training ipu popart testing measure viewer backend conformance quantization",
+        "generation training ipu popart testing measure viewer backend conformance quantization "
+        "zoo",
     },
     "dialects": {
         "element_types": "",
