@@ -28,6 +28,7 @@ import onnx
 from models import light, with_random_weights
 from onnx import TensorProto, helper, numpy_helper
 
+from popgraph import zoo
 from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile.program.ops import find_program
@@ -41,8 +42,13 @@ HERE = Path(__file__).parent
 STORED = HERE / "instructions.json"
 EXAMPLES = HERE.parent / "examples"
 TOLERANCE = 0.02
-TEXTS = {"mlp": (1, 64), "lenet": (1, 1, 28, 28), "quantized": (1, 64), "mlp_bf16": (1, 64)}
-"""{example: shape of its input `x`}."""
+TEXTS = {
+    "mlp": {"x": (1, 64)},
+    "lenet": {"image": (1, 1, 28, 28)},
+    "quantized": {"x": (1, 64)},
+    "mlp_bf16": {"x": (1, 64)},
+}
+"""{example, or network of the zoo: shape of its input}."""
 HALVES = "_bf16"
 """Suffix of examples that are converted to half precision."""
 MODELS = (*TEXTS, "squeezenet", "lstm")
@@ -58,7 +64,8 @@ def model(name: str, folder: Path) -> Path:
         path.write_text(re.sub(r"\bf32\b", "bf16", text))
         return path
     if name in TEXTS:
-        return EXAMPLES / f"{name}.pgraph"
+        folder = zoo.FOLDER if name in zoo.names() else EXAMPLES
+        return folder / f"{name}.pgraph"
     path = folder / f"{name}.onnx"
     made = lstm(16, 64) if name == "lstm" else with_random_weights(light(name))
     onnx.save(made, path)
@@ -90,7 +97,7 @@ def static_count(name: str) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         module, compilation = load(model(name, Path(folder)))
     if name in TEXTS:
-        specialise(module, {"x": TEXTS[name]}, compilation.weights)
+        specialise(module, TEXTS[name], compilation.weights)
     machine = PRESETS["zen4"] if name.endswith(HALVES) else TARGETS[TARGET]
     lower(module, compilation, Options(machine=machine))
     program = find_program(module, "main")

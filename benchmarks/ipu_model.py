@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
+from popgraph import zoo
 from popgraph.builder.pgraph import parse
 from popgraph.compiler.sizes import specialise
 from popgraph.ipu.machine import MK1, MK2, Ipu
@@ -24,15 +24,7 @@ from popgraph.passes.options import Options
 from popgraph.support.tables import markdown_table
 from popgraph.training.task import task_of
 
-RESNET = Path(__file__).parent.parent / "examples/resnet50.pgraph"
 PRODUCT = "opset 21\ngraph product(a: f32[N, N], b: f32[N, N]) -> (y) {\n    y = a @ b\n}\n"
-TRAIN = """
-train (labels: i32[N]) {
-    loss = nll(probabilities, labels)
-    optimizer = SGD(learning_rate=0.1, momentum=0.9)
-}
-"""
-
 PUBLISHED_SHARES = {("ipu1", "f32"): 0.607, ("ipu1", "f16"): 0.473}
 """
 Published fractions of peak for large matmuls: 18.9 of 31.1 Tflop/s and 58.9 of 124.5, Jia et al.
@@ -102,7 +94,7 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 def batches(kind: str) -> Iterator[tuple[str, ...]]:
     train = kind == "training"
-    text = of_type(RESNET.read_text(), "f16") + (TRAIN if train else "")
+    text = of_type(zoo.resnet50(), "f16")
     for ipu in (MK1, MK2):
         models: dict[int, IpuModel] = {}
 

@@ -67,7 +67,7 @@ _HOMES = {
     "View": "popgraph.viewer.viewing",
 }
 """Public name -> module. PopART's names are in `popgraph.popart`."""
-_ROOMS = ("backend", "callbacks", "compat", "extend", "ort", "popart")
+_ROOMS = ("backend", "callbacks", "compat", "extend", "ort", "popart", "sklearn", "zoo")
 """The public modules, except `testing`, which requires Hypothesis."""
 
 

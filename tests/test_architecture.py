@@ -35,6 +35,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "training": "support dialects builder passes backends background open_model runner "
         "compiler engine",
         "callbacks": "training",
+        "zoo": "support builder",
+        "sklearn": "support dialects builder passes compiler training",
         "popart": "support dialects operators builder passes backends background compiler engine "
         "training ipu measure",
         "session": "popart",
@@ -48,7 +50,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "viewer": "support dialects builder passes backends compiler training ipu measure",
         "notebook": "support dialects builder",
         "cli": "support dialects builder passes backends background runner hosted compiler start "
-        "generation training ipu popart testing measure viewer backend conformance quantization",
+        "generation training ipu popart testing measure viewer backend conformance quantization "
+        "zoo",
     },
     "dialects": {
         "element_types": "",
@@ -321,9 +324,10 @@ ONLY = {
     ),
     "lark": ("builder/pgraph/",),
     "hypothesis": ("testing/",),
+    "sklearn": ("sklearn/",),
 }  # fmt: skip
 """Third-party packages that only some files may import."""
-ORACLES = {"torch", "onnxruntime", "openvino", "tensorflow", "sklearn", "mlxtend"}
+ORACLES = {"torch", "onnxruntime", "openvino", "tensorflow", "mlxtend"}
 """Packages that only tests may import."""
 
 FILES = sorted(PACKAGE.rglob("*.py"))

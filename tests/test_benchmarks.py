@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph import zoo
 from popgraph.compiler import load, lower
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
@@ -271,8 +272,8 @@ def test_hashes_of_generated_c_need_no_compiler(monkeypatch: pytest.MonkeyPatch)
     import hashes
 
     def lenet(_: str) -> tuple[ModuleOp, Compilation, Options]:
-        module, compilation = load(FOLDER.parent / "examples/lenet.pgraph")
-        specialise(module, {"x": (4, 1, 28, 28)}, compilation.weights)
+        module, compilation = load(zoo.lenet.path)
+        specialise(module, {"image": (4, 1, 28, 28)}, compilation.weights)
         return module, compilation, Options()
 
     monkeypatch.setenv("CC", "no-such-compiler")
@@ -298,8 +299,8 @@ def test_sensitive_thresholds_are_found() -> None:
     """Rerunning passes with many changed thresholds finds the same as whole compilations."""
     from thresholds import DEFAULT, DIRECTIONS, Lowered, neighbour, sensitivity
 
-    module, compilation = load(FOLDER.parent / "examples/lenet.pgraph")
-    specialise(module, {"x": (4, 1, 28, 28)}, compilation.weights)
+    module, compilation = load(zoo.lenet.path)
+    specialise(module, {"image": (4, 1, 28, 28)}, compilation.weights)
     options, names = Options(measured=()), ("chain_terms", "longest_body", "shortest_row")
 
     def program(**values: Any) -> ModuleOp:

@@ -30,11 +30,9 @@ def _matrix(rng: np.random.Generator) -> Any:
 
 INPUTS: dict[str, Callable[[np.random.Generator], Arrays]] = {
     "digits_cnn": lambda rng: {"x": rng.normal(size=(3, 1, 8, 8)).astype(np.float32)},
-    "lenet": lambda rng: {"x": rng.normal(size=(3, 1, 28, 28)).astype(np.float32)},
     "mlp": lambda rng: {"x": rng.normal(size=(3, 64)).astype(np.float32)},
     "power_iteration": lambda rng: {"a": _matrix(rng), "turns": np.array(50)},
     "quantized": lambda rng: {"x": rng.normal(size=(3, 64)).astype(np.float32)},
-    "resnet50": lambda rng: {"image": rng.normal(size=(1, 3, 64, 64)).astype(np.float32)},
     "text_classifier": lambda rng: {
         "words": rng.integers(0, 5000, (3, 7)),
         "lengths": np.array([7, 3, 5], np.int32),
@@ -83,7 +81,7 @@ def test_the_power_iteration_finds_an_eigenvalue() -> None:
     assert values.ravel()[-1] == pytest.approx(largest, rel=1e-2)
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "digits_cnn", "vae"])
+@pytest.mark.parametrize("name", ["mlp", "digits_cnn", "vae"])
 def test_training_an_example_reduces_its_loss(name: str, tmp_path: Path) -> None:
     document = load(TEXTS[name])
     assert document.training is not None

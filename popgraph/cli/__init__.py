@@ -32,6 +32,7 @@ COMMANDS = (
     "run",
     "generate",
     "train",
+    "zoo",
     "convert",
     "gradient",
     "quantize",

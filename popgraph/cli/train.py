@@ -193,7 +193,7 @@ def command(
     value of the model. The losses are cross_entropy, nll, nll_loss, categorical_crossentropy, bce,
     bce_with_logits, mse, l1, huber and identity; the optimizers SGD, Adam, AdamW, AdamNoBias, Lamb,
     LambNoBias, AdaMax, RMSProp, CenteredRMSProp, AdaGrad and AdaDelta; the metrics accuracy, top3,
-    top5 (any number), binary_accuracy, f1, mae and mse; the schedules constant, linear, cosine,
+    top5 (any number), binary_accuracy, f1, mae, mse and r2; the schedules constant, linear, cosine,
     step and exponential. Case is ignored, and names of Keras and PyTorch are accepted:
     docs/training.md lists them with all defaults.
 

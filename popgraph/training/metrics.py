@@ -1,4 +1,4 @@
-"""Metrics of training and validation besides the loss: accuracy, top-k, F1, MAE, MSE."""
+"""Metrics of training and validation besides the loss: accuracy, top-k, F1, MAE, MSE, R²."""
 
 from __future__ import annotations
 
@@ -130,6 +130,32 @@ MSE = _Distance("mse", np.square)
 
 
 @dataclass(frozen=True)
+class R2:
+    """The coefficient of determination, averaged over the outputs, as in scikit-learn."""
+
+    name: ClassVar[str] = "r2"
+    larger_is_better: ClassVar[bool] = True
+
+    def counts(self, prediction: Array, target: Array) -> Array:
+        """Squared errors, sum and sum of squares of each output, and the number of samples."""
+        prediction, target = _alike(self.name, prediction, target)
+        rows = len(target)
+        wanted = target.reshape(rows, -1).astype(np.float64)
+        errors = wanted - prediction.reshape(rows, -1)
+        sums = (errors**2).sum(0), wanted.sum(0), (wanted**2).sum(0)
+        return np.array([*sums, np.full(len(sums[0]), rows)], np.float64)
+
+    def value(self, counts: Array) -> float:
+        errors, total, squares, samples = counts
+        spread = squares - total**2 / np.maximum(samples, 1)
+        # Like scikit-learn: a constant target counts 1 if it is met exactly, else 0.
+        constant = spread <= 1e-12 * squares
+        ratio = np.divide(errors, spread, out=np.ones_like(errors), where=~constant)
+        ratio[constant & (errors == 0)] = 0.0
+        return float(np.mean(1 - ratio))
+
+
+@dataclass(frozen=True)
 class _OfBatches:
     """A user's function: its mean over batches, weighted by samples."""
 
@@ -156,6 +182,7 @@ NAMED: dict[str, Metric] = {
     "f1": F1(),
     "mae": MAE,
     "mse": MSE,
+    "r2": R2(),
 }
 
 METRIC_NAMES = Names(
@@ -167,6 +194,7 @@ METRIC_NAMES = Names(
         "f1": "f1_score",
         "mae": "l1 mean_absolute_error",
         "mse": "mean_squared_error",
+        "r2": "r2_score",
     },
 )
 
@@ -240,5 +268,5 @@ def _unfit(name: str, prediction: Array, target: Array) -> ModelError:
         f"{target.dtype}{list(target.shape)}",
         "metrics",
         "accuracy, top-k and f1 take class scores and integer labels; "
-        "mae and mse take equal shapes",
+        "mae, mse and r2 take equal shapes",
     )

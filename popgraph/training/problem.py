@@ -17,6 +17,7 @@ from popgraph.compiler import Model, interface_of, load
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.types import dims, tensor_type
+from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.engine.plan import StepPlan
 from popgraph.passes.optimizer_spec import OptimizerSpec
@@ -33,11 +34,12 @@ from popgraph.training.loss_expressions import (
     weights_of_classes,
 )
 from popgraph.training.merged_weights import separate_weights
-from popgraph.training.roles import Origin
+from popgraph.training.roles import Origin, is_float
 from popgraph.training.samples import SAMPLE_WEIGHT
 from popgraph.training.schedules import LearningRateSchedule
 from popgraph.training.selection import WeightPatterns
 from popgraph.training.task import Task, task_of
+from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import (
     OPTIMIZER_NAMES,
     Rates,
@@ -89,6 +91,18 @@ class TrainingProblem:
             given = setting("loss", "cross_entropy(y, labels)")
             hint = f"{given}, or a name alone; {LOSS_NAMES.listed}"
             raise ModelError("no loss is given", self.where, hint)
+
+    @property
+    def initial_weights(self) -> dict[str, Array]:
+        """The weights of the model before the first step."""
+        found = weights_by_name(model_of(self.module).graph)
+        return {name: one.array(self.weights) for name, one in found.items() if is_float(one)}
+
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Replaces initial weights by name."""
+        put_weights(self.module, weights, self.weights)
+        if self._text_task is not None:
+            put_weights(self._text_task.module, weights, self.weights)
 
     @property
     def step_options(self) -> Mapping[str, object]:

@@ -55,6 +55,8 @@ class BuildSettings:
     """Activations to recompute in the backward pass; see `Options.recompute`."""
     backlog: Backlog | None = None
     """Queue of quick programs to be replaced by tuned ones; None: programs are tuned at once."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """Upper bounds of open dimensions; see `popgraph.compile`."""
 
     def request(self, task: Task, shapes: Mapping[str, Shape] | None = None) -> BuildRequest:
         """The build request of steps with inputs of these shapes, plus the fixed `values`."""
@@ -74,7 +76,13 @@ class BuildSettings:
     ) -> BuildRequest:
         """The build request of a module."""
         return BuildRequest(
-            module, compilation, options, self.backend, self.threads, backlog=self.backlog
+            module,
+            compilation,
+            options,
+            self.backend,
+            self.threads,
+            backlog=self.backlog,
+            bounds=self.bounds,
         )
 
 

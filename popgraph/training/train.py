@@ -58,6 +58,7 @@ def train(
     backend: str = DEFAULT,
     threads: int = 1,
     quick: bool = False,
+    bounds: Mapping[str, int] | None = None,
 ) -> Trainer:
     """
     Trains a model: `train("net.pgraph", (x, labels), "nll", "Adam(0.001)", epochs=5)`.
@@ -89,6 +90,7 @@ def train(
         backend=backend,
         threads=threads,
         quick=quick,
+        bounds=bounds,
     )
     trainer.fit(
         data,

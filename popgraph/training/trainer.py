@@ -75,6 +75,8 @@ from popgraph.training.update_rule import described
 
 _OF_TASK = ("_checker", "_is_fixed", "_measures", "_evaluation", "_prediction_name", "_target_name")
 """Cached properties that depend on the task."""
+_OF_MODEL = ("_model", "_inference")
+"""Cached properties that depend on the weights of the model before the first step."""
 
 BATCH = 32
 """Samples per batch, if neither the model nor the user sets it."""
@@ -114,6 +116,9 @@ class Trainer:
     With `quick`, the first steps start sooner if nothing is cached: unoptimized programs run while
     tuned ones are built in the background. The tuned programs take over between two steps with all
     weights and states unchanged. `tuned` says whether they have; `wait()` waits for them.
+
+    `bounds={"N": 256}` builds one program for all sizes of a dimension up to its bound, from the
+    first step on.
     """
 
     @check_types("loss")
@@ -143,6 +148,7 @@ class Trainer:
         backend: str = DEFAULT,
         threads: int = 1,
         quick: bool = False,
+        bounds: Mapping[str, int] | None = None,
     ) -> None:
         patterns = WeightPatterns.of(freeze, train_only)
         arguments = TrainingArguments(
@@ -179,6 +185,7 @@ class Trainer:
             inputs,
             RECOMPUTED[plan.recompute],
             self._backlog,
+            dict(bounds or {}),
         )
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
@@ -473,9 +480,13 @@ class Trainer:
         return self._fitted.weights()
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
-        """Replaces weights of the model by name; the state of the optimizer stays."""
-        steps = self._prepared
-        now = steps.weights(self.task.module)
+        """
+        Replaces weights of the model by name; the state of the optimizer stays.
+
+        Before the first step, these are the weights to start from, frozen ones included.
+        """
+        steps = self._steps
+        now = self._problem.initial_weights if steps is None else steps.weights(self.task.module)
         for name, value in weights.items():
             if name not in now:
                 raise ModelError(
@@ -489,7 +500,13 @@ class Trainer:
                     f"not {list(np.shape(value))}",
                     "set_weights",
                 )
-        steps.write({name: np.asarray(one, now[name].dtype) for name, one in weights.items()})
+        found = {name: np.asarray(one, now[name].dtype) for name, one in weights.items()}
+        if steps is not None:
+            steps.write(found)
+            return
+        self._problem.set_weights(found)
+        for name in _OF_MODEL:
+            self.__dict__.pop(name, None)
 
     def load_weights(self, path: str | Path) -> None:
         """Replaces weights by those of a .safetensors file, as `ModelCheckpoint` writes them."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from popgraph import zoo
 from popgraph.backends.c.run.profile import Profile
 from popgraph.cli import app, models
 from popgraph.cli.options import options
@@ -24,7 +25,7 @@ from popgraph.measure.profile_report import Body, Call, PassTime, Report, csv_of
 from popgraph.passes.onnx.infer_shapes import specialise
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-LENET = str(EXAMPLES / "lenet.pgraph")
+LENET = str(zoo.lenet.path)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ def test_all_formats_have_the_same_numbers(tmp_path: Path) -> None:
     calls = found["calls"]
     assert sum(call["share"] for call in calls) == pytest.approx(1, rel=1e-5)
     assert max(call["in_use"] for call in calls) == found["largest_live_set"] <= found["arena"]
-    assert any(call["source"] == "image/conv/1  lenet.pgraph:8" for call in calls)
+    assert any(call["source"] == "features/conv/1  lenet.pgraph:12" for call in calls)
     longest = max(calls, key=lambda call: call["microseconds"])
     assert longest["kernel"] in result.output
     assert f"... and {len(calls) - 3} more calls" in result.output
@@ -93,8 +94,8 @@ def test_a_step_of_training(tmp_path: Path) -> None:
     forward, step = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
     done = [sum(call["flops"] for call in found["calls"]) for found in (forward, step)]
     assert done[1] > 2 * done[0]
-    convolutions = [call for call in step["calls"] if "lenet.pgraph:8" in call["source"]]
-    assert len(convolutions) > sum("lenet.pgraph:8" in call["source"] for call in forward["calls"])
+    convolutions = [call for call in step["calls"] if "lenet.pgraph:12" in call["source"]]
+    assert len(convolutions) > sum("lenet.pgraph:12" in call["source"] for call in forward["calls"])
 
 
 def test_a_scheduled_learning_rate_is_an_input_of_the_step() -> None:
@@ -127,7 +128,7 @@ def test_training_requires_a_train_section(name: str, command: str, tmp_path: Pa
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_profiled_program_computes_the_same(threads: int) -> None:
     module, compilation = load(LENET)
-    specialise(module, {"x": (2, 1, 28, 28)}, compilation.weights)
+    specialise(module, {"image": (2, 1, 28, 28)}, compilation.weights)
     lower(module, compilation, options())
     profile = Profile(module, compilation.weights, threads)
     inputs = timing.random_model_inputs(profile.executable.inputs)

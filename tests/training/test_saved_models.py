@@ -28,7 +28,6 @@ def data_of(name: str) -> dict[str, Array]:
     words = {"words": RNG.integers(0, 9, (12, 6)), "lengths": np.full(12, 6, np.int32)}
     known: dict[str, dict[str, Array]] = {
         "digits_cnn": {"x": images[:, :, :8, :8], "labels": labels},
-        "lenet": {"x": images, "labels": labels},
         "mlp": {"x": images.reshape(12, -1)[:, :64], "labels": labels},
         "text_classifier": {**words, "labels": labels},
         "vae": {"image": images.reshape(12, -1)},

@@ -320,3 +320,39 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
 def test_a_number_that_its_type_cannot_hold_is_refused() -> None:
     with pytest.raises(PopgraphError, match="which int32 cannot represent"):
         popgraph.train(MLP, (X, LABELS + (1 << 33)))
+
+
+@pytest.mark.parametrize("model", [LINEAR, MLP], ids=["loss by name", "loss of the text"])
+def test_training_starts_from_weights_that_are_set_before_the_data(model: Any) -> None:
+    loss = "cross_entropy" if model == LINEAR else None
+    trainer = Trainer(model, loss, "SGD(0)", backend="reference")
+    name, x, labels = ("w", FEW, CLASSES) if model == LINEAR else ("w2", X[:20], LABELS[:20])
+    value = RNG.normal(size=(4, 3) if name == "w" else (32, 10)).astype(np.float32)
+    before = trainer.predict(x)
+    trainer.set_weights({name: value})
+    predicted = trainer.predict(x)
+    assert not np.array_equal(predicted, before)
+    trainer.fit(x, labels)
+    np.testing.assert_array_equal(trainer.weights()[name], value)
+    np.testing.assert_array_equal(trainer.predict(x), predicted)
+    with pytest.raises(PopgraphError, match="no trained weight 'v'"):
+        Trainer(model, loss, "SGD").set_weights({"v": value})
+
+
+def test_a_frozen_weight_may_be_set_before_the_data() -> None:
+    trainer = Trainer(MLP, None, "SGD(0.1)", freeze="w2", backend="reference")
+    value = RNG.normal(size=(32, 10)).astype(np.float32)
+    trainer.set_weights({"w2": value})
+    trainer.fit(X[:20], LABELS[:20])
+    h = np.maximum(X[:20].astype(np.float32) @ trainer.weights()["w1"] + trainer.weights()["b1"], 0)
+    best = (h @ value + trainer.weights()["b2"]).argmax(1)
+    np.testing.assert_array_equal(trainer.predict(X[:20]).argmax(1), best)
+
+
+def test_bounds_build_one_program_for_all_batches() -> None:
+    trainer = Trainer(LINEAR, "cross_entropy", "SGD(0.1)", bounds={"N": 64})
+    for rows in (50, 7, 20):
+        trainer.fit(FEW[:rows], CLASSES[:rows], batch=rows)
+    assert [one.sizes[0].bound for one in trainer.programs] == [64]
+    with pytest.raises(PopgraphError, match="bounds names 'M'"):
+        Trainer(LINEAR, "cross_entropy", "SGD", bounds={"M": 64}).fit(FEW, CLASSES)

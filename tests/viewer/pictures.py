@@ -20,13 +20,15 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from popgraph import zoo
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES, IMAGES = ROOT / "examples", ROOT / "docs/images"
 SIZE = {"width": 1360, "height": 800}
-DIGITS, LENET = "digits_cnn.pgraph", "lenet.pgraph"
+DIGITS, LENET = "digits_cnn.pgraph", str(zoo.lenet.path)
 TRANSFORMER = ("transformer.pgraph", "--dim", "N=1", "--dim", "length=64")
 RESNET = (
-    "resnet50.pgraph",
+    str(zoo.resnet50.path),
     "--dim",
     "N=16",
     "--dim",
