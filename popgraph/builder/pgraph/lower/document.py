@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,6 +19,7 @@ from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.definitions import settle
 from popgraph.builder.pgraph.lower.graphs import lower_graph
 from popgraph.builder.pgraph.lower.inner_graphs import written
+from popgraph.builder.pgraph.lower.numbered_names import with_each
 from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
 from popgraph.builder.pgraph.lower.training import (
     OptimizerCall,
@@ -107,6 +108,7 @@ def _read(source: Source, search: tuple[Path, ...], weights: Checkpoint | None) 
         context = context.loading(weights)
     settle(context, file)
     _check_graphs(source, file)
+    file = _with_each(context, file)
     named = {graph.name.text: graph for graph in file.graphs if graph.name}
     lowered = {name: lower_graph(context, graph) for name, graph in named.items()}
     trainings = _trainings(context, file)
@@ -116,6 +118,11 @@ def _read(source: Source, search: tuple[Path, ...], weights: Checkpoint | None) 
     # What a text without graphs defines is for others.
     warnings = tuple(warning for _, warning in source.warnings() if graphs)
     return Document(graphs, context.store, trainings, context.opsets, warnings, source.filename)
+
+
+def _with_each(context: FileContext, file: File) -> File:
+    items = (with_each(context, item) if isinstance(item, Graph) else item for item in file.items)
+    return replace(file, items=tuple(items))
 
 
 def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:

@@ -27,6 +27,7 @@ from popgraph.builder.pgraph.lower.nodes import (
     locate,
     operator_named,
 )
+from popgraph.builder.pgraph.lower.numbered_names import has_parts, with_parts
 from popgraph.builder.pgraph.lower.operands import operands_of
 from popgraph.builder.pgraph.lower.statements import context_of_definition, lower_statements
 from popgraph.builder.pgraph.lower.stored_weights import lower_narrow
@@ -290,13 +291,20 @@ def lower_for(context: GraphContext, loop: For, notes: Notes) -> None:
             context.scope.check_new(target.name)
     first = loop.targets[0].name
     stem = notes.name or (first.text if isinstance(first, Name) else "for")
+    numbered = has_parts(loop.body)
     for number, meanings in _iterations(context, loop):
         scope = Scope(context.source, context.scope, carries=True)
         body = context.within(scope, f"{context.prefix}{stem}{number}/")
         for target, meaning in zip(loop.targets, meanings, strict=True):
             if isinstance(target.name, Name):
                 scope.define(target.name, meaning)
-        lower_statements(body, loop.body.statements)
+        block = loop.body
+        if numbered:
+            pairs = zip(loop.targets, meanings, strict=True)
+            block = with_parts(
+                block, {one.name.text: value for one, value in pairs if isinstance(one.name, Name)}
+            )
+        lower_statements(body, block.statements)
 
 
 def _iterations(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Expression]]]:
