@@ -108,6 +108,12 @@ ROOMS: dict[str, dict[str, str]] = {
         "opset": "",
         "onnx": "budget",
         "pgraph": "budget opset onnx",
+        "architectures": "source pgraph",
+    },
+    "builder/architectures": {
+        "configurations": "",
+        "texts": "configurations",
+        "model": "configurations texts",
     },
     "popart": {
         "exceptions": "",
