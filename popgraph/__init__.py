@@ -10,6 +10,8 @@ from popgraph.support.garbage import while_importing as _while_importing
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from popgraph.builder.architectures.model import open_language_model as open_language_model
+    from popgraph.compiler import load_weights as load_weights
     from popgraph.compiler import to_pgraph as to_pgraph
     from popgraph.dialects.tile.structured.schedule_file import read_schedules as read_schedules
     from popgraph.generation.decoder import Decoder as Decoder
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "compile": "popgraph.start",
     "to_pgraph": "popgraph.compiler",
+    "load_weights": "popgraph.compiler.named_weights",
+    "open_language_model": "popgraph.builder.architectures.model",
     "Runner": "popgraph.runner",
     "generate": "popgraph.generation.generate",
     "Decoder": "popgraph.generation.decoder",

@@ -35,8 +35,9 @@ def compile(
     """
     Compiles a model.
 
-    `model` is a path (.onnx, .pgraph, .mlir), a `.pgraph` text, ONNX bytes, a ModelProto, a Builder
-    or an IR module. `backend` is "c", "reference" (NumPy), or one registered by an extension.
+    `model` is a path (.onnx, .pgraph, .mlir, .gguf, or a folder with config.json and weights), a
+    `.pgraph` text, ONNX bytes, a ModelProto, a Builder or an IR module. `backend` is "c",
+    "reference" (NumPy), or one registered by an extension.
 
     `indices` defines the result of out-of-range indices in inputs: "error" (the default) raises
     IndicesError, "nearest" clamps them.

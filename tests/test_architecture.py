@@ -108,6 +108,12 @@ ROOMS: dict[str, dict[str, str]] = {
         "opset": "",
         "onnx": "budget",
         "pgraph": "budget opset onnx",
+        "architectures": "source pgraph",
+    },
+    "builder/architectures": {
+        "configurations": "",
+        "texts": "configurations",
+        "model": "configurations texts",
     },
     "popart": {
         "exceptions": "",
@@ -632,6 +638,7 @@ NUMBERS = {
     "reproducer.py:MOST_OPERATIONS": "how long somebody waits for an error",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",
+    "graphcore/canonicalize/lookups.py:DEPTH": "ends a search that would take long",
     "graphcore/round_cheaply.py:_GREATEST": "a share of the exponents of an f32",
     "graphcore/round_cheaply.py:_MOST": "ends a proof that would take long",
     "graphcore/round_cheaply.py:_NEIGHBOURS": "more floats than an error in the last place",

@@ -47,6 +47,7 @@ def command(
     popgraph generate model.onnx --ids 464,3290 --max-new-tokens 50
     popgraph generate model.onnx --ids 464,3290 --temperature 0.8 --top-p 0.95 --seed 1
     popgraph generate model.onnx --ids 1,2,3 --stop 2 --max-length 1024
+    popgraph generate SmolLM2-135M/ --ids 1,2,3
     """
     prompt, ends = tokens(ids), [tokens(one) for one in stop or ()]
     from popgraph.generation.decoder import Decoder

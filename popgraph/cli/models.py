@@ -12,7 +12,7 @@ import typer
 
 from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError, UnsizedError
-from popgraph.support.files import MODELS
+from popgraph.support.files import CONFIG, MODELS, is_language_model
 from popgraph.support.garbage import while_importing
 from popgraph.support.reading import no_such_file
 from popgraph.support.writing import is_writable, write_text
@@ -41,8 +41,12 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
 
 def check_file(path: Path) -> None:
     """ModelError if a path cannot be a model file."""
+    if is_language_model(path) and path.exists():
+        return
     if path.is_dir():
-        raise ModelError("this is a folder, not a model", str(path))
+        raise ModelError(
+            "this is a folder, not a model", str(path), f"a language model has a {CONFIG}"
+        )
     if not path.is_file():
         raise ModelError(no_such_file(path), str(path))
     if path.suffix not in MODELS:

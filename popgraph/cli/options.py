@@ -141,7 +141,11 @@ def existing(context: typer.Context, path: Path) -> Path:
 
 
 ModelFile = Annotated[
-    Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.", callback=existing)
+    Path,
+    typer.Argument(
+        help="An .onnx, .pgraph, .mlir or .gguf file, or a folder with config.json.",
+        callback=existing,
+    ),
 ]
 
 

@@ -13,10 +13,12 @@ from popgraph.compiler.lowering import (
     settle_nodes,
     verify,
 )
+from popgraph.compiler.named_weights import LoadedModel, load_weights
 from popgraph.compiler.requests import BuildRequest, check_backend, for_this_machine
 
 __all__ = [
     "BuildRequest",
+    "LoadedModel",
     "Model",
     "admits",
     "build",
@@ -29,6 +31,7 @@ __all__ = [
     "for_this_machine",
     "interface_of",
     "load",
+    "load_weights",
     "lower",
     "parse_ir",
     "runner",

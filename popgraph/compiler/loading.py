@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder import pgraph
+from popgraph.builder import architectures, pgraph
 from popgraph.builder.onnx.external import DataFolders
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.source import ModelSource
@@ -16,14 +16,14 @@ from popgraph.dialects.levels import level_of
 from popgraph.dialects.text import parse
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import PassError
-from popgraph.support.files import path_of
+from popgraph.support.files import is_language_model, path_of
 from popgraph.support.names import names_arguments
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
 """
-A path (.onnx, .pgraph, .mlir), a `.pgraph` text, ONNX bytes, a ModelProto, a Builder or an IR
-module.
+A path (.onnx, .pgraph, .mlir, .gguf, or a folder with config.json and weights), a `.pgraph` text,
+ONNX bytes, a ModelProto, a Builder or an IR module.
 """
 
 
@@ -55,6 +55,9 @@ def load(
             return document.module, Compilation(document.weights)
         case str() | Path() if Path(model).suffix == ".mlir":
             return parse_ir(read_text(Path(model)), compilation, str(model)), compilation
+        case str() | Path() if is_language_model(Path(model)):
+            opened = architectures.open_language_model(model)
+            return opened.module(), Compilation(opened.weights)
         case _:
             return import_model(
                 model, compilation.weights, mapped=mapped, folders=folders

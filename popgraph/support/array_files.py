@@ -67,6 +67,17 @@ def read_npz(path: Path, key: str, check: Check | None = None) -> Array:
             return found
 
 
+def names_of_npz(path: Path) -> list[str]:
+    """The keys of an .npz file."""
+    size_of(path)
+    with reading("it is not an .npz file, or it is damaged"):
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise Unreadable("it is not an .npz file")
+        with archive:
+            return list(archive.files)
+
+
 def _header(file: IO[bytes], otherwise: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     """The element type, shape and data offset of an .npy stream."""
     start = file.read(_START)

@@ -20,8 +20,11 @@ ABSENT: State = ()
 SIZE = 2
 """Index of the size in a state."""
 
-MODELS = (".onnx", ".pgraph", ".mlir")
+MODELS = (".onnx", ".pgraph", ".mlir", ".gguf")
 """Suffixes of model files."""
+
+CONFIG = "config.json"
+"""The configuration of a language model, in the folder with its weights."""
 
 _WRITTEN = re.compile(
     r"\s*(#|@|\"|(graph|def|opset|import|let|train|function)\s+\w)|[^/]*(\s=\s|[{}])"
@@ -30,6 +33,14 @@ _WRITTEN = re.compile(
 
 SETTLED = 2.0
 """Seconds after which a write must change the time stamp of a file: FAT stores even seconds."""
+
+
+def is_language_model(path: Path) -> bool:
+    """Whether this is a GGUF file, or the folder of a model with a configuration."""
+    try:
+        return path.suffix == ".gguf" or (path / CONFIG).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def path_of(model: object) -> Path | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import prod
 from operator import index
 from pathlib import Path
@@ -74,10 +75,16 @@ def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: in
 
 
 def _from_safetensors(path: Path, key: str) -> Array:
+    return entries(path)[0][key]()
+
+
+def entries(path: Path) -> tuple[dict[str, Callable[[], Array]], dict[str, Any]]:
+    """The arrays of a .safetensors file, each mapped when it is called, and the metadata."""
     header, start = _header(path)
-    if key == _METADATA:
-        raise KeyError(key)
-    return _entry(path, key, header[key], start)
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict):
+        raise Unreadable("it is not a .safetensors file")
+    return {key: partial(_entry, path, key, one, start) for key, one in header.items()}, metadata
 
 
 def _entry(path: Path, key: str, entry: Any, start: int) -> Array:
@@ -96,19 +103,24 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     if size > min(_MOST_HEADER, size_of(path)):
         raise Unreadable("it is not a .safetensors file")
     with reading("it is not a .safetensors file"):
-        header = json.loads(read_range(path, _HEAD.size, size))
+        header = json.loads(read_range(path, _HEAD.size, size), object_pairs_hook=_once)
     if not isinstance(header, dict):
         raise Unreadable("it is not a .safetensors file")
     return header, _HEAD.size + size
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of a JSON text, in which no name may occur twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Unreadable("a name occurs twice in its header")
+    return found
+
+
 def read_all(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     """All arrays of a .safetensors file, and its metadata."""
-    header, start = _header(path)
-    metadata = header.pop(_METADATA, {})
-    if not isinstance(metadata, dict):
-        raise Unreadable("it is not a .safetensors file")
-    arrays = {key: _entry(path, key, entry, start) for key, entry in header.items()}
+    found, metadata = entries(path)
+    arrays = {key: read() for key, read in found.items()}
     return arrays, {str(name): str(text) for name, text in metadata.items()}
 
 

@@ -584,6 +584,19 @@ def test_shortcuts_check_external_data(cache: Path, file: Path) -> None:
 
 
 @pytest.mark.usefixtures("settled")
+def test_programs_of_an_open_text_depend_on_its_weights(cache: Path, file: Path) -> None:
+    """The text itself is unchanged, and so is the call."""
+    text, weights = file.with_name("model.pgraph"), file.with_name("w.npy")
+    weight = 'weight w: f32[3] = load("w.npy")'
+    text.write_text(f"graph g(x: f32[N, 3]) -> (y) {{\n    {weight}\n    y = x * w\n}}\n")
+    for factor in (2, 3):
+        np.save(weights, np.full(3, factor, np.float32))
+        for _ in range(2):
+            found = compiler.compile(text)(x=np.ones((2, 3), np.float32))["y"]
+            assert found.tolist() == [[factor] * 3] * 2
+
+
+@pytest.mark.usefixtures("settled")
 def test_shortcuts_follow_links_to_weights(cache: Path, file: Path) -> None:
     text = file.with_name("model.pgraph")
     weight = 'weight w: f32[3] = load("w.npy")'

@@ -295,6 +295,66 @@ def test_names_defined_in_a_for_loop_are_local() -> None:
     assert "there is no value `h`" in message(text)
 
 
+def test_names_in_braces_have_the_number_of_an_iteration() -> None:
+    """`@each` declares an input or output for each number, and a `for` defines the outputs."""
+    document = parse(
+        "let layers = 2\n"
+        "graph g(x: f32[4], @each(i, layers) `past.{i}`: f32[4]) -> (y, @each(k, 2) `now.{k}`) {\n"
+        " for i in 0..layers {\n"
+        "  `now.{i}` = x + `past.{i}`\n"
+        "  x = -`now.{i}`\n"
+        " }\n"
+        " for (n, _) in [[0, 5], [1, 6]] {\n"
+        "  `h.{n}` = 2 * `past.{n}` + `past.{n}`\n"
+        "  x = x + `h.{n}`\n"
+        " }\n"
+        " y = x\n"
+        "}"
+    )
+    made = model_of(document.module).graph
+    assert made.input_names == ("x", "past.0", "past.1")
+    assert made.output_names == ("y", "now.0", "now.1")
+    assert "n1/h.1" in names(document)
+    past = {"past.0": np.full(4, 1, np.float32), "past.1": np.full(4, 10, np.float32)}
+    found = run(document, x=np.ones(4, np.float32), **past)
+    assert [found[one][0] for one in ("now.0", "now.1", "y")] == [2, 8, 25]
+    again = parse(text_of(document.module, document.weights))
+    assert model_of(again.module).graph.output_names == ("y", "now.0", "now.1")
+
+
+def test_braces_in_other_names_stay() -> None:
+    document = parse("graph g(`x{i}`: f32[4]) -> `y{0}` {\n `y{0}` = -`x{i}`\n}")
+    assert model_of(document.module).graph.input_names == ("x{i}",)
+    assert model_of(document.module).graph.output_names == ("y{0}",)
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "what"),
+    [
+        ("x: f32, @each(i, n) `p.{i}`: f32) -> y", "y = x", "`@each` takes a name and a number"),
+        ("x: f32, @each(i) `p.{i}`: f32) -> y", "y = x", "`@each` takes a name and a number"),
+        ("x: f32, @each(1, 2) `p.{i}`: f32) -> y", "y = x", "`@each` takes a name and a number"),
+        ("x: f32, @each(i, -1) `p.{i}`: f32) -> y", "y = x", "`@each` takes a name and a number"),
+        ("x: f32, @each(i, 2) p: f32) -> y", "y = x", "this name is the same for each `i`"),
+        ("x: f32, @each(i, 99999999) `p.{i}`: f32) -> y", "y = x", "expands to too much"),
+        ("x: f32) -> (@each(i, 2) `y.{i}`)", "`y.0` = x", "nothing defines the output `y.1`"),
+        ("x: f32, @eahc(i, 2) `p.{i}`: f32) -> y", "y = x", "did you mean `@each`?"),
+        (
+            "x: f32) -> (@each(i, 1) `y.{i}`)",
+            "for j in 0..2 {\n `y.0` = -x\n }",
+            "`y.0` is defined twice",
+        ),
+        (
+            "x: f32) -> y",
+            "for i in 0..1 {\n y = `x.{j}`\n }",
+            "there is no value `x.{j}`",
+        ),
+    ],
+)
+def test_wrong_numbered_names_are_errors(head: str, body: str, what: str) -> None:
+    assert what in message(f"graph g({head} {{\n {body}\n}}")
+
+
 def test_let_binds_constants() -> None:
     before = "let width = 6\nlet half = width / 2\nlet odd = half % 2 == 1 and not (half > 5)\n"
     assert np.array_equal(value("y = x * half", before=before), X * 3)

@@ -27,7 +27,7 @@ from popgraph.cli.options import Level
 from popgraph.dialects.levels import LEVELS
 from popgraph.dialects.onnx import Initializer
 from popgraph.passes.pipeline import PASSES
-from popgraph.support.files import MODELS
+from popgraph.support.files import CONFIG, MODELS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MLP = str(EXAMPLES / "mlp.pgraph")
@@ -88,6 +88,9 @@ def test_examples_in_the_help_of_a_command_are_understood(
         for name in words:
             if Path(name).suffix in MODELS:
                 Path(name).touch()
+            elif name.endswith("/"):  # the folder of a language model
+                Path(name).mkdir()
+                (Path(name) / CONFIG).touch()
         whole = group.make_context("popgraph", ["--version"], resilient_parsing=True)
         with group.get_command(whole, words[1]).make_context(words[1], words[2:], parent=whole):
             pass

@@ -12,6 +12,7 @@ from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
+from popgraph.support.ggml_blocks import UNEVEN
 from popgraph.support.shapes import prod
 
 
@@ -303,12 +304,8 @@ def _of_six_bits_in_groups(blocks: Value) -> Value:
     return (numbers.typed("f32") - 32) * (_half(blocks, 208).Unsqueeze([-1]) * scales)
 
 
-_UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""The 16 values of GGML's non-linear 4-bit formats (IQ4)."""
-
-
 def _uneven(codes: Value) -> Value:
-    return codes.body.constant(np.array(_UNEVEN, np.float32)).Gather(codes)
+    return codes.body.constant(np.array(UNEVEN, np.float32)).Gather(codes)
 
 
 def _of_uneven_steps(blocks: Value) -> Value:

@@ -45,7 +45,9 @@ BYTE = Interval(-128, 127)
 
 @dataclass(frozen=True)
 class Scaled:
-    """Weights movements((numbers - zero) * scale), where each difference fits into an i8."""
+    """
+    Weights movements((numbers - zero) * scale - minimum), where each difference fits into an i8.
+    """
 
     numbers: SSAValue
     zero: SSAValue | None
@@ -53,6 +55,7 @@ class Scaled:
     movements: Sequence[Movement]
     ends: Interval
     """The range of the multiplied numbers."""
+    minimum: SSAValue | None = None
     zero_last: bool = False
     """Whether the zero is subtracted from the sums, not from the numbers."""
 
@@ -82,11 +85,12 @@ class Scaled:
 class ScaleAfterwards(Rule[MatMulOp]):
     """
     y = mat_mul x, (w * s)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s).
+    y = mat_mul x, (w * s - m)  ->  the same, less reduce_sum (sums of blocks of x * m).
 
     Only when w is a literal of few bits, too large for L2, that few rows of x read: the matmul is
-    bound by memory then. A block of rows of w, or all of w, has one row of scales. 4-bit weights
-    are rewritten for any number of rows if a vector has 16 lanes of f32, from which it looks them
-    up.
+    bound by memory then. A block of rows of w, or all of w, has one row of scales and minima. 4-bit
+    weights are rewritten for any number of rows if a vector has 16 lanes of f32, from which it
+    looks them up.
     """
 
     ROOTS = (MatMulOp,)
@@ -116,6 +120,14 @@ class ScaleAfterwards(Rule[MatMulOp]):
         while isinstance(value.owner, MOVEMENTS):
             movements.insert(0, value.owner)
             value = value.owner.operands[0]
+        op = value.owner
+        if isinstance(op, SubOp) and is_literal(op.rhs):
+            inner = self._product(op.lhs, movements)
+            return inner and replace(inner, minimum=op.rhs)
+        return self._product(value, movements)
+
+    def _product(self, value: SSAValue, movements: Sequence[Movement]) -> Scaled | None:
+        """The weights, if they are numbers times a scale."""
         op = value.owner
         if isinstance(op, DequantizeOp) and op.to == f32:
             return self._fitting(op.x, op.zero, op.scale, movements)
@@ -158,10 +170,12 @@ class ScaleAfterwards(Rule[MatMulOp]):
     def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
         """The scaled sum over blocks; None if blocks are too small or too many rows read w."""
         scale = self._table(found, found.scale)
-        zero = None
+        zero = minimum = None
         if found.zero_last and found.zero is not None:
             zero = self._table(found, found.zero)
-        tables = [table for table in (scale, zero) if table is not None]
+        if found.minimum is not None:
+            minimum = self._table(found, found.minimum)
+        tables = [table for table in (scale, zero, minimum) if table is not None]
         terms, columns = scale.shape
         block = gcd(terms, *(at for table in tables for at in _changes(table)))
         tuning, packs = self._target.tuning, self._packs(found, block)
@@ -179,7 +193,11 @@ class ScaleAfterwards(Rule[MatMulOp]):
             narrow = self.literal(moved_zero.astype(np.int8))
             added = ReduceSumOp(x, axes=[2], keepdims=True)
             sums = SubOp(sums, MulOp(added, CastOp(narrow, to=f32)))
-        scaled = MulOp(sums, self.literal(scale[::block].reshape(count, 1, columns)))
+        scaled: Operand = MulOp(sums, self.literal(scale[::block].reshape(count, 1, columns)))
+        if minimum is not None:
+            added = ReduceSumOp(x, axes=[2], keepdims=True)
+            table = self.literal(minimum[::block].reshape(count, 1, columns))
+            scaled = SubOp(scaled, MulOp(added, table))
         return ReshapeOp(ReduceSumOp(scaled, axes=[0], keepdims=False), shape=shape_of(op.result))
 
     def _packs(self, found: Scaled, block: int) -> bool:
@@ -218,7 +236,7 @@ def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Opera
 @dataclass(frozen=True)
 class ScaleSums(Pass):
     """
-    y = mat_mul x, (w * s)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s).
+    y = mat_mul x, (w * s - m)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s - ...).
 
     Only when w are literals of few bits, such as int4 or int8, that are too large for L2.
     """

@@ -70,7 +70,9 @@ class KeptModel(KnownModel):
             _write(self._key(signature), {"program": program.key})
 
     def _key(self, signature: object) -> str:
-        return digest(self.key, repr(signature), repr(_surroundings()))
+        # The key knows the model's own file, but not its weight files and imports.
+        files = sorted((name, tuple(state)) for name, state in self.files.items())
+        return digest(self.key, repr(files), repr(signature), repr(_surroundings()))
 
 
 def recall(

@@ -52,7 +52,10 @@ NODE_NOTES: Mapping[str, tuple[str, Callable[..., object]]] = {
 ABOUT = ("name", "doc", "meta", "attribute", "overload", "input", "proto")
 """Further annotations of nodes and weights: names, texts, metadata."""
 
-ON_VALUES = ("doc", "meta", "denotation", "unchecked", "proto")
+EACH = "each"
+"""`@each(i, 12)`: an input or output of a file's graph for each number."""
+
+ON_VALUES = ("doc", "meta", "denotation", "unchecked", "proto", EACH)
 """Annotations of inputs, results and outputs."""
 
 
@@ -202,8 +205,14 @@ def value_notes(
     fold: Callable[[Expression], Expression],
 ) -> ValueNotes:
     """The annotations of a value; errors are reported and skipped."""
-    notes = ValueNotes()
-    for annotation, values in read_annotations(source, annotations, fold):
+    notes, known = ValueNotes(), list[Annotation]()
+    for annotation in annotations:
+        # Arguments of others need not be constants, such as the name in `@each(i, 12)`.
+        if annotation.path.text in ON_VALUES and annotation.path.text != EACH:
+            known.append(annotation)
+        else:
+            refuse(source, annotation, ON_VALUES)
+    for annotation, values in read_annotations(source, known, fold):
         word = annotation.path.text
         about = added_about(notes.about, word, values, "value")
         if about is not None:
@@ -252,6 +261,7 @@ _EXAMPLES = {
     "input": "`@input(2)` lists a weight as the third input",
     "denotation": '`@denotation("IMAGE")`, `@denotation("", "DATA_BATCH", "DATA_CHANNEL")`',
     "unchecked": "`@unchecked y: f32[N]`",
+    EACH: "`@each(i, 12)` is for inputs and outputs of a graph of the file",
     "names": '`@names("_output_0")`, `@names("{operator}_{number}")`',
     "ir_version": "`@ir_version(8)`",
     "producer": '`@producer("pytorch", "2.0")`',

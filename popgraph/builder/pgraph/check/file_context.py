@@ -12,6 +12,8 @@ from popgraph.builder.pgraph.syntax.source import Source
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.writer import FunctionKey
 from popgraph.dialects.program import WeightStore
+from popgraph.support.checkpoints import Checkpoint, open_checkpoint
+from popgraph.support.files import state_of
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,27 @@ class FileContext:
     """The templates of this file that have been called."""
     weights: Path | None = None
     """The file from which `= load` reads the weights of this graph, by full name."""
+    checkpoints: dict[Path, Checkpoint] = field(default_factory=dict)
+    """The weight files that were opened."""
 
     @property
     def folder(self) -> Path:
         return Path(self.source.filename).parent
+
+    def loading(self, weights: Checkpoint) -> FileContext:
+        """A copy whose graphs load these weights."""
+        self._opened(weights.path, weights)
+        return replace(self, weights=weights.path)
+
+    def _opened(self, path: Path, weights: Checkpoint) -> Checkpoint:
+        self.checkpoints[path] = weights
+        for file in weights.files:
+            self.store.files.setdefault(file, state_of(file))
+        return weights
+
+    def checkpoint(self, path: Path) -> Checkpoint:
+        """The weights of a file, opened once; `Unreadable` if that fails."""
+        return self.checkpoints.get(path) or self._opened(path, open_checkpoint(path))
 
     def template(self, path: tree.Path) -> Definition | None:
         """The template that a call names, if any."""

@@ -33,7 +33,7 @@ class Scope:
     is true in the body of a `for`, where outer names may be reassigned; in the body of a `loop`,
     only the `states` may, which its parent holds. A block assigns to `results`, the names to the
     left of `=`, even if outer names have them. `dims` are dimensions bound by the arguments of a
-    call.
+    call. `outputs` are names of the graph that a `for` may define, once.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class Scope:
         carries: bool = False,
         states: Collection[str] | None = None,
         results: Collection[str] = (),
+        outputs: Collection[str] = (),
     ) -> None:
         self.source = source
         self.parent = parent
         self.carries = carries
         self.states = states
         self.results = results
+        self.outputs = outputs
         self.dims: dict[str, Dim] = {}
         self._meanings: dict[str, Meaning] = {}
         self._defined: dict[str, Span] = {}
@@ -96,7 +98,8 @@ class Scope:
         With a `kind`, such as "weight", a name that is never used is reported.
         """
         carrier = self._carrier(name.text)
-        home = carrier if name.text in carrier._meanings else self
+        is_outer = name.text in carrier._meanings or name.text in carrier.outputs
+        home = carrier if is_outer else self
         home._meanings[name.text] = meaning
         home._defined[name.text] = name.span
         self.source.meanings[name.span] = (name.span, meaning)
@@ -117,9 +120,10 @@ class Scope:
         home = self._scope_of(name.text)
         if name.text not in home._defined:
             return
-        if home is not self and self._may_define(name.text, home):
+        is_output = name.text in home.outputs
+        if home is not self and not is_output and self._may_define(name.text, home):
             return
-        if home is self:
+        if home is self or is_output:
             self.source.parse_error(
                 name.span,
                 f"`{name.text}` is defined twice",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,6 +19,7 @@ from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.definitions import settle
 from popgraph.builder.pgraph.lower.graphs import lower_graph
 from popgraph.builder.pgraph.lower.inner_graphs import written
+from popgraph.builder.pgraph.lower.numbered_names import with_each
 from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
 from popgraph.builder.pgraph.lower.training import (
     OptimizerCall,
@@ -31,6 +32,7 @@ from popgraph.builder.pgraph.syntax.source import TOO_DEEP, Failed, Source
 from popgraph.builder.pgraph.syntax.text_files import read_text
 from popgraph.builder.pgraph.syntax.tree import File, Function, Graph, Span, Static, Template, Train
 from popgraph.dialects.program import WeightStore
+from popgraph.support.checkpoints import Checkpoint
 from popgraph.support.errors import ParseError, PopgraphError
 from popgraph.support.files import state_or_absent
 from popgraph.support.garbage import without_collection
@@ -65,29 +67,34 @@ class Document:
         return next((self.trainings.get(name) for name in self.graphs), None)
 
 
-def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()) -> Document:
+def parse(
+    text: str,
+    filename: str = "<text>",
+    search: Iterable[str | Path] = (),
+    weights: Checkpoint | None = None,
+) -> Document:
     """
-    Compiles a text.
+    Compiles a text; `load` reads from `weights`, unless the text names a file.
 
     Raises ParseError or TypeMismatchError, or an ErrorGroup with all errors. Weight files are
     searched beside `filename`; imports also in `search` and in the environment's POPGRAPH_PATH.
     """
     try:
         with without_collection():
-            return _parse(Source(text, filename), folders(search))
+            return _parse(Source(text, filename), folders(search), weights)
     except RecursionError as error:
         raise ParseError(TOO_DEEP[0], filename, TOO_DEEP[1]) from error
 
 
-def _parse(source: Source, search: tuple[Path, ...]) -> Document:
+def _parse(source: Source, search: tuple[Path, ...], weights: Checkpoint | None = None) -> Document:
     try:
-        return _read(source, search)
+        return _read(source, search, weights)
     except BudgetExceeded:
         source.raise_mistakes()
         raise
 
 
-def _read(source: Source, search: tuple[Path, ...]) -> Document:
+def _read(source: Source, search: tuple[Path, ...], weights: Checkpoint | None) -> Document:
     file = parse_file(source)
     context = FileContext(
         source,
@@ -97,8 +104,11 @@ def _read(source: Source, search: tuple[Path, ...]) -> Document:
         search=search,
         reading=(Path(source.filename).resolve(),),
     )
+    if weights is not None:
+        context = context.loading(weights)
     settle(context, file)
     _check_graphs(source, file)
+    file = _with_each(context, file)
     named = {graph.name.text: graph for graph in file.graphs if graph.name}
     lowered = {name: lower_graph(context, graph) for name, graph in named.items()}
     trainings = _trainings(context, file)
@@ -108,6 +118,11 @@ def _read(source: Source, search: tuple[Path, ...]) -> Document:
     # What a text without graphs defines is for others.
     warnings = tuple(warning for _, warning in source.warnings() if graphs)
     return Document(graphs, context.store, trainings, context.opsets, warnings, source.filename)
+
+
+def _with_each(context: FileContext, file: File) -> File:
+    items = (with_each(context, item) if isinstance(item, Graph) else item for item in file.items)
+    return replace(file, items=tuple(items))
 
 
 def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:

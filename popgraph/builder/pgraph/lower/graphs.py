@@ -40,7 +40,9 @@ def context_of_graph(file: FileContext, graph: Graph, rules: Rules = RULES) -> G
     """The context of an empty file-level graph."""
     name = graph.name.text if graph.name else ""
     writer = GraphWriter(file.opsets, file.store, name=name, functions=file.functions)
-    context = GraphContext(file, writer, Scope(file.source, file.scope), rules)
+    scope = Scope(file.source, file.scope, outputs=graph.numbered)
+    renamed = {name: name for name in graph.numbered}
+    context = GraphContext(file, writer, scope, rules, renamed=renamed)
     notes = model_notes(file.source, graph.annotations, folding(context), graph.body.doc)
     if notes.weights:
         with suppress(Failed):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from zlib import crc32
 
 import numpy as np
@@ -45,12 +45,14 @@ from popgraph.dialects.onnx.attributes import SparseTensorAttr
 from popgraph.dialects.onnx.tensorproto import check_sparse, from_value
 from popgraph.dialects.onnx.types import describe
 from popgraph.support import dtypes
-from popgraph.support.array_files import read_npy
+from popgraph.support.array_files import read_npy, read_npz
 from popgraph.support.arrays import Array
+from popgraph.support.checkpoints import SUFFIXES
 from popgraph.support.files import state_of
+from popgraph.support.ggml_blocks import Blocks
 from popgraph.support.names import closest
 from popgraph.support.reading import Outside, Unreadable, path_inside
-from popgraph.support.safetensors import as_type, is_type, read_key, read_part
+from popgraph.support.safetensors import as_type, is_type, read_part
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
@@ -63,6 +65,9 @@ SPARSE = "sparse"
 """`sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`: values, indices, dense shape."""
 
 _MAX_BYTES = 1 << 36
+
+_NARROW = (dtypes.BY_NAME["f16"].numpy, dtypes.BY_NAME["bf16"].numpy)
+"""Element types of files that become f32 without a rounding."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,20 @@ class DeclaredTensor:
     dtype: str
     shape: Shape
     span: Span
+    may_be_narrow: bool = False
+    """Whether a file may store f32 elements in fewer bits."""
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """An f32 weight that its file stores in fewer bits."""
+
+    stored: Array | Blocks
 
 
 def initial_value(
     context: FileContext, statement: Weight | Constant, scope: Scope, full_name: str
-) -> Array | SparseTensorAttr:
+) -> Array | Narrow | SparseTensorAttr:
     """The tensor of a `weight` or a `const`; fails if the types differ."""
     source = context.source
     value = _settled(source, statement.value, scope)
@@ -100,6 +114,8 @@ def initial_value(
     declared = _declared(source, (statement.name.text, full_name), statement.type, what, scope)
     if isinstance(statement, Weight) and (call := call_of(SPARSE, value)):
         return _sparse_weight(context, declared, call, scope)
+    if isinstance(statement, Weight):
+        declared = replace(declared, may_be_narrow=True)
     return _initial(context, declared, value)
 
 
@@ -133,9 +149,13 @@ def tensor_value(context: FileContext, expression: Expression, scope: Scope) -> 
                     declared = _declared(
                         context.source, (TENSOR, TENSOR), written, "a tensor", scope
                     )
-                    return _initial(context, declared, _settled(context.source, value, scope))
+                    made = _initial(context, declared, _settled(context.source, value, scope))
+                    assert not isinstance(made, Narrow), "only weights may be narrow"
+                    return made
     if call := call_of(LOAD, expression):
-        return _loaded(context, None, call)
+        loaded = _loaded(context, None, call)
+        assert not isinstance(loaded, Narrow), "only weights may be narrow"
+        return loaded
     return None
 
 
@@ -201,7 +221,7 @@ def _itemsize(dtype: str) -> int:
     return 1 if dtype == STRING else dtypes.BY_NAME[dtype].numpy.itemsize
 
 
-def _initial(context: FileContext, declared: DeclaredTensor, value: Expression) -> Array:
+def _initial(context: FileContext, declared: DeclaredTensor, value: Expression) -> Array | Narrow:
     source = context.source
     match value:
         case _ if is_written_out(value):
@@ -301,7 +321,7 @@ def _number(source: Source, argument: Argument, key: str) -> int | float:
     raise Failed
 
 
-def _loaded(context: FileContext, declared: DeclaredTensor | None, call: Call) -> Array:
+def _loaded(context: FileContext, declared: DeclaredTensor | None, call: Call) -> Array | Narrow:
     """Loads an array from a file in the folder of the text, or below it."""
     source = context.source
     given = {
@@ -315,22 +335,32 @@ def _loaded(context: FileContext, declared: DeclaredTensor | None, call: Call) -
         raise Failed
     path = path_beside(context, file.value.value, file.value.span)
     try:
-        array = _read(source, path, declared, call, key, offset)
+        array = _read(context, path, declared, call, key, offset)
     except Unreadable as error:
         source.parse_error(file.span, f"{file.value.value!r} cannot be read: {error}")
         raise Failed from error
     except KeyError as error:
         assert key is not None
+        name = str(python_value(key.value))
         source.parse_error(
-            key.span, f"{file.value.value!r} holds no array {python_value(key.value)!r}"
+            key.span, f"{file.value.value!r} holds no array {name!r}", _closest(context, path, name)
         )
         raise Failed from error
     context.store.files.setdefault(path, state_of(path))
-    return array if declared is None else _as_declared(source, declared, array)
+    if declared is not None:
+        return _as_declared(source, declared, array)
+    return array.floats() if isinstance(array, Blocks) else array
 
 
-def _from_weights(context: FileContext, declared: DeclaredTensor, place: Name) -> Array:
-    """The array in the weight file with the weight's full name."""
+def _closest(context: FileContext, path: Path, name: str) -> str:
+    """The hint for a name that a weight file does not have."""
+    opened = context.checkpoints.get(path)
+    close = opened.closest(name) if opened else ""
+    return f"did you mean {close!r}?" if close else ""
+
+
+def _from_weights(context: FileContext, declared: DeclaredTensor, place: Name) -> Array | Narrow:
+    """The array in the weight file with the weight's full name, or with dots in it."""
     source, path = context.source, context.weights
     if path is None:
         source.parse_error(
@@ -340,12 +370,16 @@ def _from_weights(context: FileContext, declared: DeclaredTensor, place: Name) -
         )
         raise Failed
     try:
-        array = read_key(path, declared.full_name, partial(_check_type, source, declared))
+        array = _read_key(context, path, declared.full_name, declared)
     except Unreadable as error:
         source.parse_error(place.span, f"{path.name!r} cannot be read: {error}")
         raise Failed from error
     except KeyError as error:
-        source.parse_error(place.span, f"{path.name!r} holds no array {declared.full_name!r}")
+        source.parse_error(
+            place.span,
+            f"{path.name!r} holds no array {declared.full_name!r}",
+            _closest(context, path, declared.full_name),
+        )
         raise Failed from error
     context.store.files.setdefault(path, state_of(path))
     return _as_declared(source, declared, array)
@@ -367,23 +401,37 @@ def path_beside(context: FileContext, file: str, span: Span) -> Path:
         raise Failed from error
 
 
+def _read_key(
+    context: FileContext, path: Path, key: str, declared: DeclaredTensor | None
+) -> Array | Blocks:
+    """The array of a key; `KeyError` if the file has none."""
+    if path.suffix == ".npz":
+        check = None if declared is None else partial(_check_type, context.source, declared)
+        return read_npz(path, key, check)
+    opened = context.checkpoint(path)
+    found = opened.find(key)
+    if found is None:
+        raise KeyError(key)
+    return opened.read(found)
+
+
 def _read(
-    source: Source,
+    context: FileContext,
     path: Path,
     declared: DeclaredTensor | None,
     call: Call,
     key: Argument | None,
     offset: Argument | None,
-) -> Array:
+) -> Array | Blocks:
     """Reads a file as the arguments of `load` specify."""
-    check = None if declared is None else partial(_check_type, source, declared)
+    source = context.source
     match path.suffix, key and key.value, offset and offset.value:
-        case ((".npz" | ".safetensors"), Text(value=name), None):
-            return read_key(path, name, check)
+        case ((".npz" | ".safetensors" | ".gguf" | ".json"), Text(value=name), None):
+            return _read_key(context, path, name, declared)
         case ".npy", None, None:
             return read_npy(path, mapped=True)
         case suffix, None, (None | Number(value=int())) as place if declared is not None and (
-            suffix not in (".npz", ".safetensors", ".npy") and declared.dtype != STRING
+            suffix not in (*SUFFIXES, ".npy") and declared.dtype != STRING
         ):
             first = place.value if isinstance(place, Number) else 0
             return read_part(path, dtypes.BY_NAME[declared.dtype].numpy, declared.shape, int(first))
@@ -395,7 +443,14 @@ def _read(
     raise Failed
 
 
-def _as_declared(source: Source, declared: DeclaredTensor, array: Array) -> Array:
+def _as_declared(source: Source, declared: DeclaredTensor, array: Array | Blocks) -> Array | Narrow:
+    fits = declared.dtype == "f32" and array.shape == declared.shape and declared.may_be_narrow
+    if isinstance(array, Blocks):
+        if not fits:
+            _refuse_type(source, declared, "blocks of f32", array.shape)
+        return Narrow(array)
+    if fits and array.dtype in _NARROW:
+        return Narrow(array)
     _check_type(source, declared, array.dtype, array.shape)
     found = as_type(array, dtypes.BY_NAME[declared.dtype].numpy, declared.shape)
     assert found is not None, "its type was checked"
@@ -410,9 +465,15 @@ def _check_type(
         source.mismatch(declared.span, "strings cannot be loaded from a file")
         raise Failed
     if not is_type(dtype, shape, dtypes.BY_NAME[declared.dtype].numpy, declared.shape):
-        source.mismatch(
-            declared.span,
-            f"the file holds {dtype} of shape {text(shape)}, "
-            f"the type says {declared.dtype} of shape {text(declared.shape)}",
-        )
-        raise Failed
+        _refuse_type(source, declared, str(dtype), shape)
+
+
+def _refuse_type(
+    source: Source, declared: DeclaredTensor, held: str, shape: tuple[int, ...]
+) -> NoReturn:
+    source.mismatch(
+        declared.span,
+        f"the file holds {held} of shape {text(shape)}, "
+        f"the type says {declared.dtype} of shape {text(declared.shape)}",
+    )
+    raise Failed

@@ -16,7 +16,7 @@ from popgraph.builder.pgraph.lower.branches import lower_if
 from popgraph.builder.pgraph.lower.calls import lower_call
 from popgraph.builder.pgraph.lower.context import GraphContext, Rules
 from popgraph.builder.pgraph.lower.expressions import folding, known, lower_results
-from popgraph.builder.pgraph.lower.initial_values import initial_value
+from popgraph.builder.pgraph.lower.initial_values import Narrow, initial_value
 from popgraph.builder.pgraph.lower.inputs_and_outputs import checked_type
 from popgraph.builder.pgraph.lower.loops import lower_loop
 from popgraph.builder.pgraph.lower.nodes import (
@@ -27,8 +27,10 @@ from popgraph.builder.pgraph.lower.nodes import (
     locate,
     operator_named,
 )
+from popgraph.builder.pgraph.lower.numbered_names import has_parts, with_parts
 from popgraph.builder.pgraph.lower.operands import operands_of
 from popgraph.builder.pgraph.lower.statements import context_of_definition, lower_statements
+from popgraph.builder.pgraph.lower.stored_weights import lower_narrow
 from popgraph.builder.pgraph.lower.subscripts import lower_subscripts
 from popgraph.builder.pgraph.lower.tensor_literals import dtype_of, lower_literal
 from popgraph.builder.pgraph.lower.value_names import full_name
@@ -212,6 +214,8 @@ def lower_weight(context: GraphContext, weight: Weight, notes: Notes) -> None:
 def _initializer(context: GraphContext, weight: Weight, notes: Notes) -> SSAValue:
     full, info = full_name(context, weight.name.text), None
     found = initial_value(context.file, weight, context.scope, full)
+    if isinstance(found, Narrow):
+        return lower_narrow(context, found.stored, full, weight.name.span)
     held: Attribute = found if isinstance(found, SparseTensorAttr) else UNKNOWN
     if not isinstance(found, SparseTensorAttr):
         held = with_tensor_metadata(from_value(found, context.file.store), notes.about)
@@ -229,7 +233,7 @@ def lower_constant(context: GraphContext, constant: Constant, notes: Notes) -> N
     name = constant.name
     full = full_name(context, name.text)
     tensor = initial_value(context.file, constant, context.scope, full)
-    assert not isinstance(tensor, SparseTensorAttr), "only weights are sparse"
+    assert not isinstance(tensor, SparseTensorAttr | Narrow), "only weights are sparse or narrow"
     value = add_constant(context, tensor, full, name.span)
     context.scope.define(name, value, "constant")
     describe_node(context, [value], notes)
@@ -287,13 +291,20 @@ def lower_for(context: GraphContext, loop: For, notes: Notes) -> None:
             context.scope.check_new(target.name)
     first = loop.targets[0].name
     stem = notes.name or (first.text if isinstance(first, Name) else "for")
+    numbered = has_parts(loop.body)
     for number, meanings in _iterations(context, loop):
         scope = Scope(context.source, context.scope, carries=True)
         body = context.within(scope, f"{context.prefix}{stem}{number}/")
         for target, meaning in zip(loop.targets, meanings, strict=True):
             if isinstance(target.name, Name):
                 scope.define(target.name, meaning)
-        lower_statements(body, loop.body.statements)
+        block = loop.body
+        if numbered:
+            pairs = zip(loop.targets, meanings, strict=True)
+            block = with_parts(
+                block, {one.name.text: value for one, value in pairs if isinstance(one.name, Name)}
+            )
+        lower_statements(body, block.statements)
 
 
 def _iterations(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Expression]]]:

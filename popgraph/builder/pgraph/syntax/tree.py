@@ -272,6 +272,8 @@ class Graph(Node):
     outputs: tuple[Target, ...]
     body: Block
     annotations: tuple[Annotation, ...] = ()
+    numbered: frozenset[str] = frozenset()
+    """The outputs of an `@each`, which a `for` defines."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from popgraph.passes.graphcore.canonicalize import (
     arithmetic,
     branches,
     caches,
+    lookups,
     loops,
     movement_rules,
     pieces,
@@ -40,6 +41,7 @@ RULES = (
     *quantized.RULES,
     *caches.RULES,
     *rows.RULES,
+    *lookups.RULES,
 )
 
 OF_NUMBERS = (arithmetic.MultiplyByReciprocal,)
