@@ -37,6 +37,7 @@ class StepPlan:
     loss_scale: float | str | None = None
     """None: the optimizer's own setting."""
     recompute: str = "none"
+    precision: str = "f32"
     replicas: int = 1
     stages: int = 1
     batches: int = 1

@@ -27,7 +27,7 @@ from popgraph.support.errors import ModelError, RunError
 from popgraph.support.reading import Unreadable
 from popgraph.support.safetensors import read_all
 from popgraph.support.spelling import setting
-from popgraph.support.step_options import RECOMPUTED
+from popgraph.support.step_options import PRECISIONS, RECOMPUTED
 from popgraph.training.arguments import check_types
 from popgraph.training.best import BestEpoch, best_epoch_of
 from popgraph.training.callbacks import Callback, EpochLines
@@ -143,6 +143,7 @@ class Trainer:
         clip: float | None = None,
         loss_scale: float | str | None = None,
         recompute: str | None = None,
+        precision: str | None = None,
         replicas: int | None = None,
         stages: int | None = None,
         backend: str = DEFAULT,
@@ -169,6 +170,7 @@ class Trainer:
             "clip": clip,
             "loss_scale": loss_scale,
             "recompute": recompute,
+            "precision": precision,
             "replicas": replicas,
             "stages": stages,
         }
@@ -184,9 +186,11 @@ class Trainer:
             dropout,
             inputs,
             RECOMPUTED[plan.recompute],
+            PRECISIONS[plan.precision],
             self._backlog,
             dict(bounds or {}),
         )
+        self._build.check_precision()
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
         self.progress = Progress()
