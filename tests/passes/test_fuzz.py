@@ -149,6 +149,7 @@ SMALL = Tuning(
     most_statements=1,
     least_block_terms=2,
     least_piece=2,
+    least_packed_extent=1,
     least_folded_channels=1,
 )
 """Thresholds so low that small networks are scheduled and fused."""
