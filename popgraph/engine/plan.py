@@ -38,6 +38,7 @@ class StepPlan:
     """None: the optimizer's own setting."""
     recompute: str = "none"
     precision: str = "f32"
+    quantize: str = "none"
     replicas: int = 1
     stages: int = 1
     batches: int = 1
@@ -55,6 +56,11 @@ class StepPlan:
     def follows_overflow(self) -> bool:
         """Whether the loss scale is dynamic."""
         return self.loss_scale == AUTO
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether weights and activations are rounded in place."""
+        return self.quantize != "none"
 
     def on_rank(self, rank: int, ranks: int) -> StepPlan:
         """The same plan on each of several ranks with their own data."""

@@ -21,6 +21,7 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.engine.plan import StepPlan
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.quantization.training import prepare_for_training, with_rounding
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
@@ -83,6 +84,8 @@ class TrainingProblem:
             self.weights, self._is_text = compilation.weights, False
             separate_weights(self.module, self.weights)
         self.rule, self._schedule = self._update_rule()
+        self.quantizes = False
+        """Whether tasks round weights and activations in place."""
         self.weighs_samples = False
         """Whether the loss has an input `SAMPLE_WEIGHT`; known with the first task."""
         if arguments.loss is not None:
@@ -91,6 +94,19 @@ class TrainingProblem:
             given = setting("loss", "cross_entropy(y, labels)")
             hint = f"{given}, or a name alone; {LOSS_NAMES.listed}"
             raise ModelError("no loss is given", self.where, hint)
+
+    def quantize(self) -> None:
+        """Rounds weights and activations in place in all tasks from now on."""
+        self.quantizes = True
+        text = self._text_task
+        if self._uses_text_loss and text is not None:
+            module, weights = prepare_for_training(text.module, self.weights)
+            self._text_task = replace(text, module=module, weights=weights)
+        self.module, self.weights = prepare_for_training(self.module, self.weights)
+
+    def rounded(self, module: ModuleOp) -> ModuleOp:
+        """The module with rounding in place if this training quantizes."""
+        return with_rounding(module, self.weights) if self.quantizes else module
 
     @property
     def initial_weights(self) -> dict[str, Array]:
@@ -170,7 +186,7 @@ class TrainingProblem:
                 )
         else:
             found = self._with_loss(samples)
-        rule = plan.for_loss(self.rule)
+        rule, found = plan.for_loss(self.rule), replace(found, module=self.rounded(found.module))
         return replace(found, rule=rule, schedule=self._schedule, patterns=self.arguments.patterns)
 
     def without_loss(self) -> ModuleOp:

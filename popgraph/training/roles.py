@@ -21,7 +21,7 @@ PYTORCH = "pytorch"
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 """Metadata key with which PyTorch's newer exporter classifies tensors."""
 
-STATISTICS: Mapping[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
+STATISTICS: Mapping[str, tuple[int, ...]] = {"BatchNormalization": (3, 4), "FitGrid": (1,)}
 """Operator -> indices of inputs that are running statistics."""
 
 SETTINGS: Mapping[str, tuple[int, ...]] = {

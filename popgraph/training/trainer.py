@@ -22,6 +22,7 @@ from popgraph.dialects.onnx.containers import input_types
 from popgraph.engine.plan import StepPlan
 from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
+from popgraph.quantization.training import quantized_model
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.reading import Unreadable
@@ -144,6 +145,7 @@ class Trainer:
         loss_scale: float | str | None = None,
         recompute: str | None = None,
         precision: str | None = None,
+        quantize: str | None = None,
         replicas: int | None = None,
         stages: int | None = None,
         backend: str = DEFAULT,
@@ -171,18 +173,21 @@ class Trainer:
             "loss_scale": loss_scale,
             "recompute": recompute,
             "precision": precision,
+            "quantize": quantize,
             "replicas": replicas,
             "stages": stages,
         }
         plan = StepPlan.of(self._problem.step_options, step_options)
         self._plan = plan = self._ranks.planned(plan)
         plan.check_combination(quick=quick)
+        if plan.quantizes:
+            self._problem.quantize()
         inputs = dict(values or {})
         self._build = BuildSettings(
             backend,
             threads,
             indices,
-            straight_through,
+            straight_through or plan.quantizes,
             dropout,
             inputs,
             RECOMPUTED[plan.recompute],
@@ -609,11 +614,16 @@ class Trainer:
 
     def inference_module(self) -> ModuleOp:
         """The model with its trained weights, for inference, at the onnx level."""
-        module = self._model.clone()
+        problem = self._problem
+        module = self._opened(problem.without_loss())
         if self._steps is not None:
-            put_weights(module, self._steps.weights(module), self._problem.weights)
+            put_weights(module, self._steps.weights(module), problem.weights)
         to_inference(module)
-        return module
+        if not problem.quantizes:
+            return module
+        if self._steps is None:
+            raise _no_data_error()
+        return quantized_model(module, problem.weights, self._steps.weights(self._model))
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -801,8 +811,12 @@ class Trainer:
     @cached_property
     def _model(self) -> ModuleOp:
         """The model without its loss, with an open batch dimension if possible."""
-        module = self._problem.without_loss()
-        return open_batch(module, self._problem.weights, self._build.values) or module
+        return self._opened(self._problem.rounded(self._problem.without_loss()))
+
+    def _opened(self, module: ModuleOp) -> ModuleOp:
+        """The module with an open batch dimension if possible, else a copy."""
+        opened = open_batch(module, self._problem.weights, self._build.values)
+        return module.clone() if opened is None else opened
 
     @cached_property
     def _prediction_name(self) -> str:
