@@ -107,6 +107,12 @@ class StepPlan:
                 name,
                 "leave out one of the two",
             )
+        if self.stages > 1 and self.quantizes:
+            raise RunError(
+                "a pipeline cannot share the scales of quantized weights between stages",
+                "stages",
+                "quantize without stages; accumulate and replicas also split batches",
+            )
         if min(parts.values()) > 1:
             raise RunError("replicas of a pipeline are not supported", "stages", "one of the two")
         if self.stages > 1 and self.accumulate < self.stages:
