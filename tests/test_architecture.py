@@ -33,7 +33,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "extend": "support dialects operators passes backends",
         "engine": "support dialects passes backends background open_model runner compiler",
         "training": "support dialects builder passes backends background open_model runner "
-        "compiler engine",
+        "compiler engine quantization",
         "callbacks": "training",
         "zoo": "support builder",
         "sklearn": "support dialects builder passes compiler training",

@@ -16,6 +16,7 @@ from popgraph.dialects.graphcore.quantization import SMALLEST_SCALE
 from popgraph.dialects.onnx.custom import FIT_GRID, Custom
 from popgraph.dialects.onnx.record import enter
 from popgraph.dialects.onnx.types import dims, tensor_type
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import WeightStore
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.complaints import PADDING
@@ -151,14 +152,18 @@ def _of_blocks(node: Node, value: SSAValue, axis: int, block: int) -> Operand:
 
 # Grids of quantization-aware training
 
+NO_AXIS = -1
+"""One scale for all elements."""
+
 
 def types_of_grid(
     op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
 ) -> list[Attribute]:
     """A scale and a zero point, one per element of `axis` if that is given, and a range."""
-    sizes, axis = dims(op.input_values()[0].type), op.attribute_values().get("axis")
-    shape = None if sizes is None else () if axis is None else (sizes[axis],)
-    zero = dtypes.BY_ONNX[op.attribute_values()["to"]]
+    view = NodeView(op)
+    sizes, axis = dims(op.operands[0].type), view.integer("axis", NO_AXIS)
+    shape = None if sizes is None else () if axis == NO_AXIS else (sizes[axis],)
+    zero = dtypes.BY_ONNX[view.integer("to")]
     types = [tensor_type("f32", shape), tensor_type(zero, shape), tensor_type("f32", (2,))]
     return types[: len(op.results)]
 
@@ -179,7 +184,7 @@ def fit_grid(node: Node) -> Lowered:
     x = gc.DetachOp(cast(node[0], F32))
     target = dtypes.BY_ONNX[node.integer("to")]
     if not node.has(1):
-        kept = node.integer("axis") if node.has("axis") else None
+        kept = node.integer("axis", NO_AXIS)
         axes = [axis for axis in range(node.rank) if axis != kept]
         largest = gc.ReduceMaxOp(gc.AbsOp(x), axes=axes, keepdims=False)
         scale = _scale(node, largest, int(ml_dtypes.iinfo(target.numpy).max))
@@ -191,8 +196,8 @@ def fit_grid(node: Node) -> Lowered:
     bounds = gc.QuantizeOp.bounds_of(target)
     scale = _scale(node, gc.SubOp(most, least), bounds["high"] - bounds["low"])
     ratio = gc.SubOp(node.scalar(bounds["low"], F32), gc.DivOp(least, scale))
-    zero = quantized(ratio, node.scalar(1, F32), _none(node, target), target)
-    return [reshaped(scale, ()), reshaped(zero, ()), seen]
+    middle = quantized(ratio, node.scalar(1, F32), _none(node, target), target)
+    return [reshaped(scale, ()), reshaped(middle, ()), seen]
 
 
 def _scale(node: Node, size: Operand, steps: int) -> Operand:
@@ -205,12 +210,12 @@ def _scale(node: Node, size: Operand, steps: int) -> Operand:
 
 def _seen(node: Node, x: Operand) -> Operand:
     """[least, most] of x, of 0, and of the range that another value has seen."""
-    ends = []
+    ends = list[Operand]()
     for number, (reduce, join) in enumerate(
         ((gc.ReduceMinOp, gc.MinOp), (gc.ReduceMaxOp, gc.MaxOp))
     ):
         flat = reduce(x, axes=list(range(node.rank)), keepdims=False)
-        end = join(reshaped(flat, (1,)), node.scalar(0, F32))
+        end: Operand = join(reshaped(flat, (1,)), node.scalar(0, F32))
         if node.has(2):
             end = join(end, sliced(node[2], {0: (number, 1, 1)}))
         ends.append(end)

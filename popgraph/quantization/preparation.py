@@ -63,9 +63,7 @@ def add_pairs(module: ModuleOp, store: WeightStore) -> None:
             editor.substitute(op, made)
 
 
-def unquantized(
-    module: ModuleOp, store: WeightStore, opset: int
-) -> tuple[ModuleOp, WeightStore]:
+def unquantized(module: ModuleOp, store: WeightStore, opset: int) -> tuple[ModuleOp, WeightStore]:
     """A model of floats of at least this operator set, with its weights."""
     editor = Editor(module, store)
     check_unquantized(editor.graph)

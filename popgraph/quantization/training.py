@@ -8,12 +8,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from popgraph.dialects.onnx import SchemaOp, model_of
+from popgraph.dialects.onnx import SchemaOp
 from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.custom import FIT_GRID
 from popgraph.dialects.onnx.outputs import drop_unused
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.quantization.editing import Editor, set_operand
 from popgraph.quantization.grids import Grid
 from popgraph.quantization.histograms import MINMAX
@@ -151,7 +150,8 @@ class _Rounding:
 
     def _rounded(self, site: Site) -> SSAValue:
         """The rounded operand of a site."""
-        value, axis = _source(site), {} if site.axis is None else {"axis": site.axis}
+        value = _source(site)
+        axis: dict[str, object] = {} if site.axis is None else {"axis": site.axis}
         key = value, site.axis
         if key not in self._made:
             name, place = value_name(value), self._editor.after(value)

@@ -32,7 +32,6 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import (
     Operand,
     dtype_of,
-    integer,
     shape_of,
     tensor_of,
 )
@@ -180,9 +179,10 @@ class SumHalvesInWords(Rule[AnyProduct]):
         self._target = target
 
     def rewrite(self, op: AnyProduct) -> Operand | None:
-        halves = [narrow_of(operand) for operand in op.operands]
+        found = [narrow_of(operand) for operand in op.operands]
+        halves = [half for half in found if half is not None]
         tuning, words = self._target.tuning, WORDS["bf16"]
-        if None in halves or words.name not in self._target.machine.words:
+        if len(halves) < len(found) or words.name not in self._target.machine.words:
             return None
         if not pays(op, words, tuning) or prod(shape_of(op.operands[0])) == 0:
             return None

@@ -12,8 +12,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.graphcore import (
     CastOp,
-    ConvInputGradOp,
-    ConvOp,
     ConvWeightGradOp,
     MatMulOp,
     ReshapeOp,
@@ -27,7 +25,11 @@ from popgraph.passes.graphcore.whole_sums import AnyProduct, pays, shares_halves
 from popgraph.passes.options import BF16, Options
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
+from popgraph.support.warnings import PopgraphWarning
 from popgraph.support.words import WORDS
+
+NOTHING = "no matmul or convolution is computed in bf16"
+HINT = "precision='f32': products of f64 or f16, of few rows or columns, or inside loops stay so"
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,16 @@ class LowerPrecision(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         rounding = _Rounding()
         # A body of a loop would round the weights that it captures in each iteration.
-        for op in [op for graph in graphs_of(module) for op in graph.block.ops]:
-            if isinstance(op, AnyProduct) and self._is_lowered(op):
-                for number, operand in enumerate(op.operands):
-                    if narrow_of(operand) is None:
-                        op.operands[number] = rounding.rounded(operand, op)
-                        _erase_unread(operand)
+        every = [op for graph in graphs_of(module) for op in graph.block.ops]
+        products = [op for op in every if isinstance(op, AnyProduct)]
+        found = [op for op in products if self._is_lowered(op)]
+        for op in found:
+            for number, operand in enumerate(op.operands):
+                if narrow_of(operand) is None:
+                    op.operands[number] = rounding.rounded(operand, op)
+                    _erase_unread(operand)
+        if products and not found:
+            compilation.warn(NOTHING, HINT, PopgraphWarning)
 
     def _is_lowered(self, op: AnyProduct) -> bool:
         if tensor_of(op.result).element_type != f32 or prod(shape_of(op.operands[0])) == 0:
