@@ -152,17 +152,15 @@ def _of_blocks(node: Node, value: SSAValue, axis: int, block: int) -> Operand:
 
 # Grids of quantization-aware training
 
-NO_AXIS = -1
-"""One scale for all elements."""
-
 
 def types_of_grid(
     op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
 ) -> list[Attribute]:
     """A scale and a zero point, one per element of `axis` if that is given, and a range."""
     view = NodeView(op)
-    sizes, axis = dims(op.operands[0].type), view.integer("axis", NO_AXIS)
-    shape = None if sizes is None else () if axis == NO_AXIS else (sizes[axis],)
+    sizes, shape = dims(op.operands[0].type), None
+    if sizes is not None:
+        shape = (sizes[view.integer("axis")],) if view.has("axis") else ()
     zero = dtypes.BY_ONNX[view.integer("to")]
     types = [tensor_type("f32", shape), tensor_type(zero, shape), tensor_type("f32", (2,))]
     return types[: len(op.results)]
@@ -184,8 +182,8 @@ def fit_grid(node: Node) -> Lowered:
     x = gc.DetachOp(cast(node[0], F32))
     target = dtypes.BY_ONNX[node.integer("to")]
     if not node.has(1):
-        kept = node.integer("axis", NO_AXIS)
-        axes = [axis for axis in range(node.rank) if axis != kept]
+        kept = [node.integer("axis")] if node.has("axis") else []
+        axes = [axis for axis in range(node.rank) if axis not in kept]
         largest = gc.ReduceMaxOp(gc.AbsOp(x), axes=axes, keepdims=False)
         scale = _scale(node, largest, int(ml_dtypes.iinfo(target.numpy).max))
         zero = node.literal(np.zeros(shape_of(scale), target.numpy))
