@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -16,7 +17,12 @@ from popgraph.dialects.program import WeightStore
 from popgraph.quantization.editing import Editor, set_operand
 from popgraph.quantization.grids import Grid
 from popgraph.quantization.histograms import MINMAX
-from popgraph.quantization.preparation import declare_oldest, fold_normalizations, unquantized
+from popgraph.quantization.preparation import (
+    add_pairs,
+    declare_oldest,
+    fold_normalizations,
+    unquantized,
+)
 from popgraph.quantization.settings import QDQ, STATIC, Settings
 from popgraph.quantization.sites import (
     ACTIVATION,
@@ -28,7 +34,7 @@ from popgraph.quantization.sites import (
     Sites,
     sites_of,
 )
-from popgraph.quantization.static import quantize_static
+from popgraph.quantization.static import quantize_static, rounded_values
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
@@ -39,6 +45,7 @@ SETTINGS = Settings(
     activation=Grid.of("u8", symmetric=False),
     weight=Grid.of("i8", symmetric=True),
     per_channel=True,
+    quantize_conv_outputs=True,
     method=MINMAX,
     percentile=100,
     bits=8,
@@ -56,6 +63,7 @@ MOMENTUM = 0.9
 def prepare_for_training(module: ModuleOp, store: WeightStore) -> tuple[ModuleOp, WeightStore]:
     """The model in an operator set that can quantize per channel; ModelError if nothing fits."""
     module, store = unquantized(module, store, SETTINGS.opset)
+    add_pairs(module, store)
     if not sites_of(module, store, SETTINGS.selection).layers():
         raise ModelError(
             "no layer of the model can be quantized",
@@ -65,17 +73,20 @@ def prepare_for_training(module: ModuleOp, store: WeightStore) -> tuple[ModuleOp
     return module, store
 
 
-def with_rounding(module: ModuleOp, store: WeightStore) -> ModuleOp:
+def with_rounding(module: ModuleOp, plain: ModuleOp, store: WeightStore) -> ModuleOp:
     """
-    A copy of a model whose quantized operands are rounded in place.
+    A copy of a model that rounds the values which `quantized_model` of its inference form rounds.
 
     x  ->  DequantizeLinear(QuantizeLinear(x, s, z), s, z) with s, z = FitGrid(x, range)
 
-    A range is an initializer, and a running statistic in training.
+    `plain` is a copy of the model in inference form, which is changed. A range is an initializer,
+    and a running statistic in training.
     """
     made = module.clone()
+    fold_normalizations(plain, store)
+    ranges = Ranges.of(sites_of(plain, store, SETTINGS.selection))
     sites = sites_of(made, store, SETTINGS.selection)
-    _Rounding(Editor(made, store), sites).insert()
+    _Rounding(Editor(made, store), sites, ranges).insert()
     return made
 
 
@@ -91,28 +102,42 @@ def quantized_model(module: ModuleOp, store: WeightStore, values: Mapping[str, A
     fold_normalizations(made, store)
     sites = sites_of(made, store, SETTINGS.selection)
     ranges = {}
-    for site in sites.of_kind(ACTIVATION):
-        name = range_name(sites, site.value)
-        low, high = (float(end) for end in values[name])
+    for name, held in Ranges.of(sites).names.items():
+        low, high = (float(end) for end in values[held])
         if not np.isfinite(high - low):
             raise RunError(
-                f"the range of {value_name(site.value)!r} is [{low}, {high}]",
+                f"the range of {name!r} is [{low}, {high}]",
                 "save",
                 "training has diverged: a smaller learning rate, or clip=1.0",
             )
-        ranges[value_name(site.value)] = low, high
+        ranges[name] = low, high
     quantize_static(Editor(made, store), sites, ranges, SETTINGS)
     drop_unused(made, inputs=False)
     return made
 
 
-def range_name(sites: Sites, value: SSAValue) -> str:
-    """The name of the range of a value; values that share a scale share it."""
-    return f"{value_name(sites.scale_of(_kept(value)))}_range"
+@dataclass(frozen=True)
+class Ranges:
+    """The names of the ranges of all rounded values; values that share a scale share a range."""
+
+    names: Mapping[str, str]
+    """{name of a value: name of its range}."""
+    results: frozenset[str]
+    """Values that no operation reads in floats, such as results of convolutions."""
+
+    @staticmethod
+    def of(sites: Sites) -> Ranges:
+        """The names for a model whose normalizations are folded."""
+        values = rounded_values(sites, SETTINGS)
+        names = dict[str, str]()
+        for one in values:
+            held = f"{value_name(sites.scale_of(_kept(one)))}_range"
+            names[value_name(one)] = names[value_name(_kept(one))] = held
+        return Ranges(names, frozenset(map(value_name, sites.results())))
 
 
 def _kept(value: SSAValue) -> SSAValue:
-    """The value before Dropout, which scales what it keeps in training only."""
+    """The value before Dropout, which scales the kept elements in training only."""
     while isinstance(value.owner, SchemaOp) and value.owner.op_type == "Dropout":
         value = value.owner.operands[0]
     return value
@@ -126,64 +151,68 @@ def _source(site: Site) -> SSAValue:
 class _Rounding:
     """Inserts the nodes that round operands."""
 
-    def __init__(self, editor: Editor, sites: Sites) -> None:
-        self._editor, self._sites = editor, sites
+    def __init__(self, editor: Editor, sites: Sites, ranges: Ranges) -> None:
+        self._editor, self._sites, self._names = editor, sites, ranges
         self._ranges: dict[str, SSAValue] = {}
         self._seen: dict[str, SSAValue] = {}
         """By name of a range, what the last value with this range has seen."""
         self._made: dict[tuple[SSAValue, int | None], SSAValue] = {}
 
     def insert(self) -> None:
-        order = {op: number for number, op in enumerate(self._editor.graph.block.ops)}
-        rounded = [
+        ops = self._editor.graph.block.ops
+        order = {op: number for number, op in enumerate(ops)}
+        sites = [
             site for site in self._sites if site.kind != BIAS and site.node.op_type not in MOVEMENT
         ]  # Rounding commutes with movements, whose results are rounded.
+        results = [
+            value for op in ops for value in op.results if value_name(value) in self._names.results
+        ]
+        sources = [(_source(site), site.axis, site.kind) for site in sites]
+        sources += [(value, None, ACTIVATION) for value in results]
 
-        def place(site: Site) -> int:
-            owner = _source(site).owner
+        def place(source: tuple[SSAValue, int | None, str]) -> int:
+            owner = source[0].owner
             return order[owner] if isinstance(owner, Operation) else -1
 
         # What a value has seen must be known where a later value has the same range.
-        edits = [(site, self._rounded(site)) for site in sorted(rounded, key=place)]
-        for site, value in edits:
-            set_operand(site.node, site.operand, value)
+        for source in sorted(sources, key=place):
+            self._round(*source)
+        for site in sites:
+            set_operand(site.node, site.operand, self._made[_source(site), site.axis])
+        for value in results:
+            self._editor.redirect(value, self._made[value, None])
 
-    def _rounded(self, site: Site) -> SSAValue:
-        """The rounded operand of a site."""
-        value = _source(site)
-        axis: dict[str, object] = {} if site.axis is None else {"axis": site.axis}
-        key = value, site.axis
-        if key not in self._made:
-            name, place = value_name(value), self._editor.after(value)
-            grid = self._fitted(site, value, f"{name}_scale", axis)
-            for operator, suffix in ROUNDING:
-                given = [value, *grid]
-                (value,) = self._editor.node(operator, given, f"{name}_{suffix}", place, axis)
-            self._made[key] = value
-        return self._made[key]
+    def _round(self, value: SSAValue, axis: int | None, kind: str) -> None:
+        """Adds the nodes that round a value."""
+        if (value, axis) in self._made:
+            return
+        name, place, made = value_name(value), self._editor.after(value), value
+        options: dict[str, object] = {} if axis is None else {"axis": axis}
+        grid = self._fitted(value, kind, options)
+        for operator, suffix in ROUNDING:
+            (made,) = self._editor.node(operator, [made, *grid], f"{name}_{suffix}", place, options)
+        self._made[value, axis] = made
 
-    def _fitted(
-        self, site: Site, value: SSAValue, name: str, axis: dict[str, object]
-    ) -> list[SSAValue]:
+    def _fitted(self, value: SSAValue, kind: str, options: dict[str, object]) -> list[SSAValue]:
         """The scale and the zero point of a value."""
-        is_weight = site.kind == WEIGHT
+        is_weight, name = kind == WEIGHT, value_name(value)
         grid = SETTINGS.weight if is_weight else SETTINGS.activation
         made = self._editor.node(
             FIT_GRID[1],
-            [value] if is_weight else [value, *self._range(value)],
-            name,
+            [value] if is_weight else [value, *self._range(name)],
+            f"{name}_scale",
             self._editor.after(value),
-            {"to": dtypes.BY_NAME[grid.dtype].onnx, "momentum": MOMENTUM, **axis},
+            {"to": dtypes.BY_NAME[grid.dtype].onnx, "momentum": MOMENTUM, **options},
             outputs=2 if is_weight else 3,
             domain=FIT_GRID[0],
         )
         if not is_weight:
-            self._seen[range_name(self._sites, value)] = made[2]
+            self._seen[self._names.names[name]] = made[2]
         return made[:2]
 
-    def _range(self, value: SSAValue) -> list[SSAValue]:
+    def _range(self, value: str) -> list[SSAValue]:
         """The range of an activation, and what an earlier value with this range has seen."""
-        name = range_name(self._sites, value)
+        name = self._names.names[value]
         if name not in self._ranges:
             self._ranges[name] = self._editor.constant(name, np.zeros(2, np.float32))
         return [self._ranges[name], *([self._seen[name]] if name in self._seen else [])]

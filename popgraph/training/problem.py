@@ -27,6 +27,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import path_of
 from popgraph.support.spelling import setting
+from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import with_prediction, without_loss
 from popgraph.training.loss_expressions import (
     ClassWeights,
@@ -106,7 +107,11 @@ class TrainingProblem:
 
     def rounded(self, module: ModuleOp) -> ModuleOp:
         """The module with rounding in place if this training quantizes."""
-        return with_rounding(module, self.weights) if self.quantizes else module
+        if not self.quantizes:
+            return module
+        plain = module.clone()
+        to_inference(plain)
+        return with_rounding(module, plain, self.weights)
 
     @property
     def initial_weights(self) -> dict[str, Array]:

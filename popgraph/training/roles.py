@@ -134,7 +134,7 @@ class Roles:
                 yield Use(op.op_type, op.domain, index)
 
     def ranges(self, initializer: Initializer) -> bool:
-        """Whether an initializer is the range of a quantized value, which is no user's weight."""
+        """Whether an initializer is the range of a quantized value, not a weight of the user."""
         uses = list(self.uses(initializer.result))
         return bool(uses) and all(use.is_in(RANGES) for use in uses)
 
