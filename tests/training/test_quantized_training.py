@@ -148,7 +148,7 @@ def test_it_learns_like_floats(residual: tuple[Trainer, Path]) -> None:
     found = residual[0].evaluate((IMAGES, LABELS))
     assert found["accuracy"] > 0.8
     assert {one.name for one in residual[0].selection.weights if "ranges" in one.reason} == {
-        name for name in residual[0].weights() if name.endswith("_range")
+        name for name in residual[0].weights() if name.endswith("range")
     }
 
 
@@ -206,7 +206,7 @@ def test_values_that_concatenation_joins_share_a_range(tmp_path: Path) -> None:
     }
     """
     made = trained(text)
-    ranges = {name: one for name, one in made.weights().items() if name.endswith("_range")}
+    ranges = {name: one for name, one in made.weights().items() if name.endswith("range")}
     assert len(ranges) == 2  # Of the concatenated values, and of their mean.
     made.save(tmp_path / "trained.onnx")
     graph = onnx.load(tmp_path / "trained.onnx").graph
