@@ -31,6 +31,9 @@ from popgraph.quantization.sites import (
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 
+COMMON_OPSET = 21
+"""A set that runtimes support; older sets are left as they are."""
+
 
 def prepared(model: Model, opset: int) -> tuple[ModuleOp, WeightStore]:
     """
@@ -75,14 +78,14 @@ def unquantized(module: ModuleOp, store: WeightStore, opset: int) -> tuple[Modul
 
 def declare_oldest(module: ModuleOp, least: int) -> None:
     """
-    Declares the oldest operator set, of at least this version, with the same operators.
+    Declares an older operator set, of at least this version, if it has the same operators.
 
     Texts have the newest set by default, for whose QuantizeLinear onnxruntime may have no kernel.
     """
     model = model_of(module)
     current = model.opset_versions.get("", 1)
     standard = [op for op in model.walk() if isinstance(op, SchemaOp) and not op.domain]
-    oldest = max([least, *(op.since_version for op in standard)])
+    oldest = max([least, COMMON_OPSET, *(op.since_version for op in standard)])
     if oldest < current and not model.functions:
         opsets = [one for one in model.opsets if one.domain.text]
         model.properties["opsets"] = ArrayAttr([OpsetAttr.of("", oldest), *opsets])

@@ -46,7 +46,7 @@ from popgraph.passes.graphcore.whole_sums import (
     AnyContraction,
     AnyProduct,
     IntegerSums,
-    pays,
+    fills_words,
     shares_halves,
     summed_axes,
 )
@@ -184,7 +184,7 @@ class SumHalvesInWords(Rule[AnyProduct]):
         tuning, words = self._target.tuning, WORDS["bf16"]
         if len(halves) < len(found) or words.name not in self._target.machine.words:
             return None
-        if not pays(op, words, tuning) or prod(shape_of(op.operands[0])) == 0:
+        if not fills_words(op, words, tuning) or prod(shape_of(op.operands[0])) == 0:
             return None
         for number, half in enumerate(halves):
             if not is_literal(half) and not shares_halves(op, number, tuning):
@@ -199,7 +199,7 @@ def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[WordFormat]:
     """The machine's words for operands of small integers, best first."""
     for name in target.machine.words:
         words = WORDS[name]
-        if words.is_integer and pays(op, words, target.tuning):
+        if words.is_integer and fills_words(op, words, target.tuning):
             yield words
 
 

@@ -21,7 +21,7 @@ from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.program import graphs_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import moved
-from popgraph.passes.graphcore.whole_sums import AnyProduct, pays, shares_halves
+from popgraph.passes.graphcore.whole_sums import AnyProduct, fills_words, shares_halves
 from popgraph.passes.options import BF16, Options
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
@@ -74,7 +74,7 @@ class LowerPrecision(Pass):
         if self.winograd and _multiplies_less(op, self.tuning):
             return False
         shared = all(shares_halves(op, number, self.tuning) for number in range(2))
-        return shared and pays(op, WORDS[BF16], self.tuning)
+        return shared and fills_words(op, WORDS[BF16], self.tuning)
 
 
 def _multiplies_less(op: AnyProduct, tuning: Tuning) -> bool:

@@ -69,19 +69,23 @@ def products_of(op: AnyProduct) -> int:
 
 
 def pays(op: AnyProduct, words: WordFormat, tuning: Tuning) -> bool:
-    """
-    Whether packed words pay: long sums, or half-filled words with a single instruction.
-
-    Never with few columns: without vectors along them, words would be multiplied one by one.
-    """
-    if columns_of(op) < tuning.least_packed_extent:
-        return False
+    """Whether packed words pay: long sums, or half-filled words with a single instruction."""
     terms = terms_of(op)
-    grouped = not isinstance(op, MatMulOp) and integer(op.groups) > 1
-    if grouped and not isinstance(op, ConvWeightGradOp) and terms % words.count:
-        return False  # A word would hold numbers of two groups.
     filled = 2 * terms > words.count
     return terms >= tuning.least_word_terms or (filled and words.instructions == 1)
+
+
+def fills_words(op: AnyProduct, words: WordFormat, tuning: Tuning) -> bool:
+    """
+    Whether words pay, and vectors of them can be multiplied.
+
+    Not with few columns, whose words would be multiplied one by one, nor if a word would hold
+    channels of two groups.
+    """
+    grouped = isinstance(op, ConvOp | ConvInputGradOp) and integer(op.groups) > 1
+    if columns_of(op) < tuning.least_packed_extent or (grouped and terms_of(op) % words.count):
+        return False
+    return pays(op, words, tuning)
 
 
 def shares_halves(op: AnyProduct, number: int, tuning: Tuning) -> bool:
