@@ -110,6 +110,10 @@ class Trainer:
     doubles it after 2000 updates. `recompute="checkpoints"` recomputes most activations in the
     backward pass to save memory; "norms" recomputes normalizations only.
 
+    `precision="bf16"` rounds the factors of matmuls and convolutions to bf16, with f32 sums, on
+    machines with dot products of bf16; weights and states stay f32. `quantize="int8"` trains with
+    the rounding of int8 in place: `save` then writes a quantized model.
+
     `replicas` copies of the program run micro-batches on threads, `accumulate` each; they divide
     `threads` among them. `stages` splits the program into a pipeline, one thread per stage, for the
     micro-batches of `accumulate`.
@@ -605,7 +609,8 @@ class Trainer:
         Writes the model with its trained weights for inference, as .onnx or .pgraph.
 
         The loss and its labels are removed, BatchNormalization uses its running statistics, and
-        Dropout keeps everything.
+        Dropout keeps everything. With `quantize`, weights are int8 and BatchNormalization is folded
+        into convolutions.
         """
         check_kind(Path(path))
         module = self.inference_module()
