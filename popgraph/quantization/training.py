@@ -56,7 +56,7 @@ SETTINGS = Settings(
 """Weights of int8 per channel, activations of uint8: the defaults of `popgraph.quantize`."""
 ROUNDING = (("QuantizeLinear", "quantized"), ("DequantizeLinear", "dequantized"))
 """The nodes that round, and the ends of the names of their results."""
-MOMENTUM = 0.9
+MOMENTUM = {"momentum": 0.9}
 """The weight of earlier steps in the moving average of a range, as in BatchNormalization."""
 
 
@@ -101,8 +101,12 @@ def quantized_model(module: ModuleOp, store: WeightStore, values: Mapping[str, A
     declare_oldest(made, SETTINGS.opset)
     fold_normalizations(made, store)
     sites = sites_of(made, store, SETTINGS.selection)
-    ranges = {}
-    for name, held in Ranges.of(sites).names.items():
+    names, ranges = Ranges.of(sites).names, {}
+    if not any(values[held].any() for held in names.values()):
+        raise RunError(
+            "no step has run, so the ranges of values are unknown", "save", "fit runs steps"
+        )
+    for name, held in names.items():
         low, high = (float(end) for end in values[held])
         if not np.isfinite(high - low):
             raise RunError(
@@ -159,6 +163,7 @@ class _Rounding:
         self._made: dict[tuple[SSAValue, int | None], SSAValue] = {}
 
     def insert(self) -> None:
+        """Rounds the operands of all sites, and results for all of their readers."""
         ops = self._editor.graph.block.ops
         order = {op: number for number, op in enumerate(ops)}
         sites = [
@@ -202,7 +207,7 @@ class _Rounding:
             [value] if is_weight else [value, *self._range(name)],
             f"{name}_scale",
             self._editor.after(value),
-            {"to": dtypes.BY_NAME[grid.dtype].onnx, "momentum": MOMENTUM, **options},
+            {"to": dtypes.BY_NAME[grid.dtype].onnx, **(options if is_weight else MOMENTUM)},
             outputs=2 if is_weight else 3,
             domain=FIT_GRID[0],
         )

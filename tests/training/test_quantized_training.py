@@ -242,6 +242,9 @@ def test_before_training_each_batch_has_its_own_range() -> None:
     assert 0 < np.abs(found - wanted).max() < np.abs(wanted).max() / 50
     with pytest.raises(PopgraphError, match="unknown before data are given"):
         trainer.save("never.onnx")
+    trainer.prepare((ROWS, GOALS))
+    with pytest.raises(RunError, match="no step has run"):
+        trainer.save("never.onnx")
 
 
 def test_the_command_trains_and_saves(tmp_path: Path) -> None:
