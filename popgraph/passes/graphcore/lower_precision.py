@@ -21,7 +21,7 @@ from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.program import graphs_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import moved
-from popgraph.passes.graphcore.whole_sums import AnyProduct, fills_words, shares_halves
+from popgraph.passes.graphcore.whole_sums import AnyProduct, columns_of, fills_words, shares_halves
 from popgraph.passes.options import BF16, Options
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
@@ -72,6 +72,10 @@ class LowerPrecision(Pass):
         if tensor_of(op.result).element_type != f32 or prod(shape_of(op.operands[0])) == 0:
             return False
         if self.winograd and _multiplies_less(op, self.tuning):
+            return False
+        # Fewer channels keep pixels innermost, where channels are not adjacent: a step of LeNet
+        # takes 0.77 ms, 0.96 ms if all convolutions are rounded, 0.85 ms in f32 (Zen 5).
+        if not isinstance(op, MatMulOp) and columns_of(op) < self.tuning.least_channels:
             return False
         shared = all(shares_halves(op, number, self.tuning) for number in range(2))
         return shared and fills_words(op, WORDS[BF16], self.tuning)
