@@ -30,7 +30,7 @@ from popgraph.measure.profile_report import text
 from popgraph.measure.timing import Contestant, pin, race
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
-from popgraph.passes.options import Options, Training
+from popgraph.passes.options import BF16, Options, Training
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 
@@ -227,26 +227,27 @@ class Trained:
     def arrays(self) -> dict[str, Array]:
         return {"x": self.x.numpy(), "labels": self.labels.numpy().astype(np.int32)}
 
-    def task(self) -> tuple[ModuleOp, Compilation, Options]:
+    def task(self, precision: str = "") -> tuple[ModuleOp, Compilation, Options]:
         """The exported network with its loss, its weights, and the training options."""
         module, compilation = load(self.exported())
         labels = tensor_type(dtypes.from_numpy(np.dtype(np.int32)), self.case.shape[:1])
         loss = "nll(Softmax(y), labels)"
         module, name = add_loss(module, compilation.weights, loss, {"labels": labels})
         training = Training(name, SGD(learning_rate=Scalar(LEARNING_RATE)))
-        return module, compilation, Options(training=training)
+        return module, compilation, Options(training=training, precision=precision)
 
-    def ours(self) -> Executable:
+    def ours(self, precision: str = "") -> Executable:
         """The compiled step."""
-        module, compilation, options = self.task()
+        module, compilation, options = self.task(precision)
         return build(module, compilation, options)
 
-    def theirs(self, compiled: bool) -> Callable[[], float]:
-        """A step of PyTorch, eager or compiled."""
+    def theirs(self, compiled: bool, *, lower: bool = False) -> Callable[[], float]:
+        """A step of PyTorch, eager or compiled; `lower` multiplies in bf16 by its autocast."""
         optimizer = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
 
         def loss_of(x: Tensor, labels: Tensor) -> Tensor:
-            return functional.cross_entropy(self.network(x), labels)
+            with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+                return functional.cross_entropy(self.network(x), labels)
 
         loss_function = torch.compile(loss_of) if compiled else loss_of
 
@@ -293,6 +294,10 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         Contestant("popgraph", lambda: executable.run(arrays)),
         Contestant("eager", trained.theirs(False)),
     ]
+    if arguments.bf16:
+        halved = trained.ours(BF16)
+        contestants.append(Contestant("popgraph bf16", lambda: halved.run(arrays)))
+        contestants.append(Contestant("eager bf16", trained.theirs(False, lower=True)))
     theirs_cold, refusal = 0.0, ""
     if not arguments.eager:
         step, theirs_cold, refusal = compiled(trained)
@@ -320,7 +325,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def profile(arguments: argparse.Namespace) -> str:
     """The time of our step by kernel."""
-    module, compilation, options = Trained(arguments.name).task()
+    module, compilation, options = Trained(arguments.name).task(BF16 if arguments.bf16 else "")
     found = report(
         *(arguments.name, module, compilation, arguments.threads, arguments.rounds),
         options=options,
@@ -335,6 +340,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--profile", action="store_true", help="show our kernels instead")
+    parser.add_argument("--bf16", action="store_true", help="also a step in mixed precision")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -33,7 +33,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "extend": "support dialects operators passes backends",
         "engine": "support dialects passes backends background open_model runner compiler",
         "training": "support dialects builder passes backends background open_model runner "
-        "compiler engine",
+        "compiler engine quantization",
         "callbacks": "training",
         "zoo": "support builder",
         "sklearn": "support dialects builder passes compiler training",
@@ -167,7 +167,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "whole_sums": "fold_constants intervals",
         "contract_in_floats": "canonicalize whole_sums",
         "pack_words": "",
-        "contract_in_words": "canonicalize fold_constants pack_words whole_sums",
+        "lower_precision": "canonicalize whole_sums",
+        "contract_in_words": "canonicalize fold_constants lower_precision pack_words whole_sums",
         "return_appended": "",
         "skip_padding": "canonicalize",
         "fold_depth": "canonicalize",

@@ -37,6 +37,8 @@ class StepPlan:
     loss_scale: float | str | None = None
     """None: the optimizer's own setting."""
     recompute: str = "none"
+    precision: str = "f32"
+    quantize: str = "none"
     replicas: int = 1
     stages: int = 1
     batches: int = 1
@@ -54,6 +56,11 @@ class StepPlan:
     def follows_overflow(self) -> bool:
         """Whether the loss scale is dynamic."""
         return self.loss_scale == AUTO
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether weights and activations are rounded in place."""
+        return self.quantize != "none"
 
     def on_rank(self, rank: int, ranks: int) -> StepPlan:
         """The same plan on each of several ranks with their own data."""
@@ -99,6 +106,12 @@ class StepPlan:
                 f"{name} run a single program, which quick would replace",
                 name,
                 "leave out one of the two",
+            )
+        if self.stages > 1 and self.quantizes:
+            raise RunError(
+                "a pipeline cannot share the scales of quantized weights between stages",
+                "stages",
+                "quantize without stages; accumulate and replicas also split batches",
             )
         if min(parts.values()) > 1:
             raise RunError("replicas of a pipeline are not supported", "stages", "one of the two")

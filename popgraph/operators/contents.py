@@ -75,6 +75,7 @@ normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalizati
 normalization ai.onnx LayerNormalization RMSNormalization LRN
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
 pooling ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool MaxUnpool
+quantization ai.popgraph FitGrid
 quantization ai.onnx QuantizeLinear QLinearConv QLinearMatMul DequantizeLinear ConvInteger
 quantization ai.onnx MatMulInteger
 randomness ai.graphcore ShapedDropout

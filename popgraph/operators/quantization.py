@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import ml_dtypes
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
 from popgraph.dialects.graphcore.broadcasting import along, broadcasts_to, reshaped
+from popgraph.dialects.graphcore.quantization import SMALLEST_SCALE
+from popgraph.dialects.onnx.custom import FIT_GRID, Custom
+from popgraph.dialects.onnx.record import enter
+from popgraph.dialects.onnx.types import dims, tensor_type
+from popgraph.dialects.onnx.view import NodeView
+from popgraph.dialects.program import WeightStore
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.complaints import PADDING
 from popgraph.operators.convolution import convolved, with_bias
@@ -20,6 +26,7 @@ from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import INTEGERS, Lowered, chooses, lowers, without_gradient
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod, text
@@ -141,6 +148,91 @@ def _of_blocks(node: Node, value: SSAValue, axis: int, block: int) -> Operand:
     wide = gc.BroadcastOp(column, shape=(*before, count, block, *after))
     repeated = gc.ReshapeOp(wide, shape=(*before, count * block, *after))
     return sliced(repeated.result, {axis: (0, node.shape[axis], 1)})
+
+
+# Grids of quantization-aware training
+
+
+def types_of_grid(
+    op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
+) -> list[Attribute]:
+    """A scale and a zero point, one per element of `axis` if that is given, and a range."""
+    view = NodeView(op)
+    sizes, shape = dims(op.operands[0].type), None
+    if sizes is not None:
+        shape = (sizes[view.integer("axis")],) if view.has("axis") else ()
+    zero = dtypes.BY_ONNX[view.integer("to")]
+    types = [tensor_type("f32", shape), tensor_type(zero, shape), tensor_type("f32", (2,))]
+    return types[: len(op.results)]
+
+
+enter(*FIT_GRID).types = types_of_grid
+
+
+@lowers(FIT_GRID[1], domain=FIT_GRID[0])
+def fit_grid(node: Node) -> Lowered:
+    """
+    (scale, zero point, seen) of the integers of type `to` that hold the range of x.
+
+    Without further inputs, the grid is symmetric and holds the largest magnitude of x, along `axis`
+    one per element. Otherwise `range` is the moving average [least, most], and [0, 0] before the
+    first step. Training updates it by `seen`, the range of x together with that of an earlier
+    value that has the same grid.
+    """
+    x = gc.DetachOp(cast(node[0], F32))
+    target = dtypes.BY_ONNX[node.integer("to")]
+    if not node.has(1):
+        kept = [node.integer("axis")] if node.has("axis") else []
+        axes = [axis for axis in range(node.rank) if axis not in kept]
+        largest = gc.ReduceMaxOp(gc.AbsOp(x), axes=axes, keepdims=False)
+        scale = _scale(node, largest, int(ml_dtypes.iinfo(target.numpy).max))
+        zero = node.literal(np.zeros(shape_of(scale), target.numpy))
+        return [scale, zero]
+    seen = _seen(node, x)
+    found = _moving_range(node, seen)
+    least, most = (sliced(found, {0: (end, 1, 1)}) for end in (0, 1))
+    bounds = gc.QuantizeOp.bounds_of(target)
+    scale = _scale(node, gc.SubOp(most, least), bounds["high"] - bounds["low"])
+    ratio = gc.SubOp(node.scalar(bounds["low"], F32), gc.DivOp(least, scale))
+    middle = quantized(ratio, node.scalar(1, F32), _none(node, target), target)
+    return [reshaped(scale, ()), reshaped(middle, ()), seen]
+
+
+def _scale(node: Node, size: Operand, steps: int) -> Operand:
+    """The scale with which this number of steps spans a size."""
+    step = gc.DivOp(size, node.scalar(steps, F32))
+    least = gc.MaxOp(step, node.scalar(SMALLEST_SCALE, F32))
+    nothing = gc.CompareOp(size, node.scalar(0, F32), predicate="eq")
+    return gc.WhereOp(nothing, node.scalar(1, F32), least)
+
+
+def _seen(node: Node, x: Operand) -> Operand:
+    """[least, most] of x, of 0, and of the range that another value has seen."""
+    ends = list[Operand]()
+    for number, (reduce, join) in enumerate(
+        ((gc.ReduceMinOp, gc.MinOp), (gc.ReduceMaxOp, gc.MaxOp))
+    ):
+        flat = reduce(x, axes=list(range(node.rank)), keepdims=False)
+        end: Operand = join(reshaped(flat, (1,)), node.scalar(0, F32))
+        if node.has(2):
+            end = join(end, sliced(node[2], {0: (number, 1, 1)}))
+        ends.append(end)
+    return gc.ConcatOp(ends, axis=0)
+
+
+def _moving_range(node: Node, seen: Operand) -> Operand:
+    """The range of the grid: the moving average, or what this batch has before the first step."""
+    old = gc.DetachOp(node[1])
+    low, high = (sliced(old, {0: (end, 1, 1)}) for end in (0, 1))
+    unknown = gc.CompareOp(low, high, predicate="eq")
+    if not node.lowering.moves(node[1]):
+        return gc.WhereOp(unknown, seen, old)
+    momentum = node.real("momentum", 0.9)
+    kept = gc.MulOp(old, node.scalar(momentum, F32))
+    added = gc.MulOp(seen, node.scalar(1 - momentum, F32))
+    new = gc.WhereOp(unknown, seen, gc.AddOp(kept, added)).result
+    node.lowering.update(node[1], new)
+    return new
 
 
 # Matmuls and convolutions of integers

@@ -14,6 +14,8 @@ from popgraph.support.tuning import Target, Tuning
 
 CONSTANT, VARIABLE = "constant", "variable"
 """The forms that the weights of a model can have in its program."""
+BF16 = "bf16"
+"""The value of `Options.precision` for mixed precision."""
 GRADIENT = "Gradient___"
 """Prefix of the names of gradients."""
 
@@ -87,6 +89,9 @@ class Options:
     "nodes" in `recomputed`; "": none."""
     recomputed: tuple[str, ...] = ()
     """Nodes whose results the backward pass recomputes."""
+    precision: str = ""
+    """The element type to which factors of f32 matmuls and convolutions are rounded: "bf16"; "":
+    they stay f32."""
     stochastic_rounding: bool = False
     """Whether half-precision results are rounded stochastically: errors average out."""
     first_stream: int = 0

@@ -23,6 +23,7 @@ from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fold_depth import FoldDepth
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.passes.graphcore.lower_precision import LowerPrecision
 from popgraph.passes.graphcore.recompute import Recompute
 from popgraph.passes.graphcore.return_appended import ReturnAppended
 from popgraph.passes.graphcore.round_cheaply import RoundCheaply
@@ -181,6 +182,11 @@ PIPELINE: tuple[Step, ...] = (
         FoldDepth,
         "after skip-padding removes taps that it would have to copy",
         optional=True,
+    ),
+    Step(
+        "graphcore",
+        LowerPrecision,
+        "after algebra, which reads sums and factors as they are, and once contractions are final",
     ),
     Step(
         "graphcore",

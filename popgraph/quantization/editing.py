@@ -118,12 +118,13 @@ class Editor:
         """
         Makes all readers of a value read its rounded form; outputs of the model keep their names.
 
-        Only QuantizeLinear, which rounds it, still reads the value.
+        Only QuantizeLinear, which rounds it, and FitGrid still read the value.
         """
         source, last = value.owner, rounded.owner
         assert isinstance(source, OnnxOp) and isinstance(last, OnnxOp), "nodes compute both"
         quantizer = last.operands[0].owner
-        value.replace_uses_with_if(rounded, lambda use: use.operation is not quantizer)
+        kept = {quantizer, *(one.owner for one in quantizer.operands)}  # type: ignore[union-attr]
+        value.replace_uses_with_if(rounded, lambda use: use.operation not in kept)
         name = value_name(value)
         if name in self.graph.output_names:
             source.attributes["outputs"] = NamesAttr.of([self.fresh(f"{name}_plain")])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from popgraph.dialects.graphcore.quantization import SMALLEST_SCALE
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ArgumentError
@@ -24,8 +25,6 @@ TYPES = Names(
     },
 )
 """Element types with the names in NumPy and in onnxruntime's `QuantType`."""
-SMALLEST_SCALE = 2.0**-100
-"""A range of 0 gets the scale 1, and a tiny one this scale: the scale must be a normal f32."""
 
 
 def named(given: object, argument: str, allowed: str) -> str:

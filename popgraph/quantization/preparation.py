@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.builder.onnx.read import import_model
@@ -14,7 +14,8 @@ from popgraph.builder.onnx.write import export_model
 from popgraph.compiler.loading import Model, load
 from popgraph.dialects.graphcore.batch_norm import factor_and_shift
 from popgraph.dialects.levels import level_of
-from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
+from popgraph.dialects.onnx.attributes import OpsetAttr
 from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.outputs import drop_unused
 from popgraph.dialects.program import WeightStore
@@ -29,6 +30,9 @@ from popgraph.quantization.sites import (
 )
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
+
+COMMON_OPSET = 21
+"""A set that runtimes support; older sets are left as they are."""
 
 
 def prepared(model: Model, opset: int) -> tuple[ModuleOp, WeightStore]:
@@ -45,11 +49,8 @@ def prepared(model: Model, opset: int) -> tuple[ModuleOp, WeightStore]:
             f"a module of the {level_of(module)} level cannot be quantized",
             hint="pass a model of the onnx level",
         )
-    editor = Editor(module, store)
-    check_unquantized(editor.graph)
-    if editor.opset < opset:
-        store = WeightStore()
-        module = import_model(upgraded(export_model(module, compilation.weights), opset), store)
+    module, store = unquantized(module, store, opset)
+    declare_oldest(module, opset)
     infer_shapes(module, store)
     fold_normalizations(module, store)
     add_pairs(module, store)
@@ -63,6 +64,31 @@ def add_pairs(module: ModuleOp, store: WeightStore) -> None:
         if is_standard(op, "Sum") and len(op.operands) == 2:
             (made,) = editor.node("Add", op.operands, f"{value_name(op.results[0])}_sum", op)
             editor.substitute(op, made)
+
+
+def unquantized(module: ModuleOp, store: WeightStore, opset: int) -> tuple[ModuleOp, WeightStore]:
+    """A model of floats of at least this operator set, with its weights."""
+    editor = Editor(module, store)
+    check_unquantized(editor.graph)
+    if editor.opset >= opset:
+        return module, store
+    made = WeightStore()
+    return import_model(upgraded(export_model(module, store), opset), made), made
+
+
+def declare_oldest(module: ModuleOp, least: int) -> None:
+    """
+    Declares an older operator set, of at least this version, if it has the same operators.
+
+    Texts have the newest set by default, for whose QuantizeLinear onnxruntime may have no kernel.
+    """
+    model = model_of(module)
+    current = model.opset_versions.get("", 1)
+    standard = [op for op in model.walk() if isinstance(op, SchemaOp) and not op.domain]
+    oldest = max([least, COMMON_OPSET, *(op.since_version for op in standard)])
+    if oldest < current and not model.functions:
+        opsets = [one for one in model.opsets if one.domain.text]
+        model.properties["opsets"] = ArrayAttr([OpsetAttr.of("", oldest), *opsets])
 
 
 def fold_normalizations(module: ModuleOp, store: WeightStore) -> None:

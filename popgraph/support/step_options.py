@@ -11,6 +11,10 @@ from popgraph.support.errors import RunError
 AUTO = "auto"
 RECOMPUTED = {"none": "", "checkpoints": "standard", "norms": "norms"}
 """{name of a recomputation mode: value of `Options.recompute`}."""
+PRECISIONS = {"f32": "", "bf16": "bf16"}
+"""{name of a precision: value of `Options.precision`}."""
+QUANTIZED = ("none", "int8")
+"""The types of weights and activations that training rounds in place."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,24 @@ STEP_OPTIONS = {
             "recompute='checkpoints' keeps few activations and computes the others again",
             "Compute activations again for gradients: checkpoints, or only norms.",
             "MODE",
+        ),
+        StepOption(
+            "precision",
+            "f32",
+            f"one of {', '.join(PRECISIONS)}",
+            lambda value: isinstance(value, str) and value in PRECISIONS,
+            "precision='bf16' multiplies in bf16 and adds in f32; weights stay f32",
+            "Type of the factors of matmuls and convolutions: f32, or bf16 with f32 sums.",
+            "TYPE",
+        ),
+        StepOption(
+            "quantize",
+            "none",
+            f"one of {', '.join(QUANTIZED)}",
+            lambda value: isinstance(value, str) and value in QUANTIZED,
+            "quantize='int8' trains with rounded weights and activations, and saves them as int8",
+            "Train with the rounding of int8 in place, and save a quantized model.",
+            "TYPE",
         ),
         StepOption(
             "replicas",

@@ -148,6 +148,24 @@ class Tuning:
     Unfelt by the benchmarks: their blocks have 32 rows; the fuzz uses blocks of 2.
     """
 
+    half_winograd_channels: int = 16
+    """
+    Channels from which a 3x3 convolution stays f32 in mixed precision.
+
+    Winograd then saves more products than dot products of bf16. Zen 5, a convolution or the
+    gradient of its input, f32 and bf16: 88 and 38 us with 8 channels at 32x32, 143 and 144 us with
+    16, 371 and 650 us with 64 at 16x16, 700 and 1210 us with 128.
+    Unfelt by the benchmarks: they train in f32.
+    """
+    half_winograd_gradient_channels: int = 128
+    """
+    Channels from which the gradient of 3x3 weights stays f32 in mixed precision.
+
+    Its transforms cost more than those of the convolution. Zen 5, f32 and bf16: 1150 and 575 us
+    with 64 channels at 16x16, 565 and 1225 us with 128.
+    Unfelt by the benchmarks: they train in f32.
+    """
+
     # Transposed and strided convolutions
 
     most_phases: int = 16

@@ -23,6 +23,7 @@ from popgraph.testing.products import (
     quantized_products,
     roundings,
     scaled_weights,
+    single_products,
 )
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
@@ -57,6 +58,7 @@ __all__ = [
     "roundings",
     "scaled_weights",
     "selections",
+    "single_products",
     "volumes",
     "integer_products",
     "wide_convolutions",

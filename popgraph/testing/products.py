@@ -106,9 +106,9 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
 
 
 @st.composite
-def half_products(draw: DrawFn, dtype: str = "f32") -> Network:
+def half_products(draw: DrawFn, dtype: str = "f32", factors: str = "bf16") -> Network:
     """
-    A bf16 matmul or convolution of the two inputs, rounded to integers: sums are exact.
+    A matmul or convolution of the two inputs, rounded to integers: sums are exact.
 
     Some are large enough for packed operands, which pay only if many products share them.
     """
@@ -120,15 +120,18 @@ def half_products(draw: DrawFn, dtype: str = "f32") -> Network:
 
     def half(value: int) -> int:
         number = add("Round", add("Mul", value, Constant((), dtype, fill=7.0)))
-        return add("Cast", number, to=BY_NAME["bf16"].onnx)
+        return add("Cast", number, to=BY_NAME[factors].onnx)
 
     terms, window = draw(st.integers(1, 9)), draw(st.integers(1, 3))
     rows, columns = (draw(st.sampled_from([2, 7, 10])) for _ in range(2))
     if draw(st.booleans()):
-        groups = draw(st.integers(1, 2))
-        shapes: tuple[Shape, Shape] = (1, terms * groups, 11), (columns * groups, terms, window)
-        pad = draw(st.integers(0, 1))
-        product = add("Conv", half(0), half(1), group=groups, pads=(pad, pad))
+        groups, is_transposed = draw(st.integers(1, 2)), draw(st.booleans())
+        weight = (terms * groups, columns) if is_transposed else (columns * groups, terms)
+        shapes: tuple[Shape, Shape] = (1, terms * groups, 11), (*weight, window)
+        pad, stride = draw(st.integers(0, 1)), draw(st.integers(1, 2))
+        options = {"group": groups, "pads": (pad, pad), "strides": (stride,)}
+        operator = "ConvTranspose" if is_transposed else "Conv"
+        product = add(operator, half(0), half(1), **options)
     elif draw(st.booleans()):
         shapes = (rows, terms), (columns, terms)
         product = add("MatMul", half(0), add("Transpose", half(1), perm=(1, 0)))
@@ -137,6 +140,11 @@ def half_products(draw: DrawFn, dtype: str = "f32") -> Network:
         product = add("MatMul", half(0), half(1))
     add("Cast", product, to=BY_NAME[dtype].onnx)
     return Network(shapes, tuple(nodes), dtype)
+
+
+def single_products(dtype: str = "f32") -> st.SearchStrategy[Network]:
+    """Like `half_products`, but in f32: rounded to bf16, the factors are the same numbers."""
+    return half_products(dtype=dtype, factors="f32")
 
 
 @st.composite

@@ -21,11 +21,13 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.engine.plan import StepPlan
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.quantization.training import prepare_for_training, with_rounding
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import path_of
 from popgraph.support.spelling import setting
+from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import with_prediction, without_loss
 from popgraph.training.loss_expressions import (
     ClassWeights,
@@ -83,6 +85,8 @@ class TrainingProblem:
             self.weights, self._is_text = compilation.weights, False
             separate_weights(self.module, self.weights)
         self.rule, self._schedule = self._update_rule()
+        self.quantizes = False
+        """Whether tasks round weights and activations in place."""
         self.weighs_samples = False
         """Whether the loss has an input `SAMPLE_WEIGHT`; known with the first task."""
         if arguments.loss is not None:
@@ -91,6 +95,23 @@ class TrainingProblem:
             given = setting("loss", "cross_entropy(y, labels)")
             hint = f"{given}, or a name alone; {LOSS_NAMES.listed}"
             raise ModelError("no loss is given", self.where, hint)
+
+    def quantize(self) -> None:
+        """Rounds weights and activations in place in all tasks from now on."""
+        self.quantizes = True
+        text = self._text_task
+        if self._uses_text_loss and text is not None:
+            module, weights = prepare_for_training(text.module, self.weights)
+            self._text_task = replace(text, module=module, weights=weights)
+        self.module, self.weights = prepare_for_training(self.module, self.weights)
+
+    def rounded(self, module: ModuleOp) -> ModuleOp:
+        """The module with rounding in place if this training quantizes."""
+        if not self.quantizes:
+            return module
+        plain = module.clone()
+        to_inference(plain)
+        return with_rounding(module, plain, self.weights)
 
     @property
     def initial_weights(self) -> dict[str, Array]:
@@ -170,7 +191,7 @@ class TrainingProblem:
                 )
         else:
             found = self._with_loss(samples)
-        rule = plan.for_loss(self.rule)
+        rule, found = plan.for_loss(self.rule), replace(found, module=self.rounded(found.module))
         return replace(found, rule=rule, schedule=self._schedule, patterns=self.arguments.patterns)
 
     def without_loss(self) -> ModuleOp:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable
 from popgraph.backends.registry import DEFAULT
 from popgraph.background import Backlog
-from popgraph.compiler import BuildRequest
+from popgraph.compiler import BuildRequest, for_this_machine
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
@@ -29,6 +29,7 @@ from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
+from popgraph.support.errors import RunError
 from popgraph.support.inputs import check_names, fitted
 from popgraph.support.shapes import Shape
 from popgraph.training.driver import ScheduledDriver
@@ -53,10 +54,24 @@ class BuildSettings:
     """Inputs that decide the structure of the model, the same in all steps."""
     recompute: str = ""
     """Activations to recompute in the backward pass; see `Options.recompute`."""
+    precision: str = ""
+    """The type of the factors of matmuls and convolutions; see `Options.precision`."""
     backlog: Backlog | None = None
     """Queue of quick programs to be replaced by tuned ones; None: programs are tuned at once."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """Upper bounds of open dimensions; see `popgraph.compile`."""
+
+    def check_precision(self) -> None:
+        """RunError unless the machine has faster products of this precision."""
+        machine = for_this_machine(Options(), self.threads, self.backend).machine
+        if not self.precision or machine is None or self.precision in machine.words:
+            return
+        raise RunError(
+            f"{machine.name} has no dot products of {self.precision}, such as AVX512-BF16 has: "
+            "each product would take longer than in f32",
+            "precision",
+            "leave it out; `popgraph doctor` lists what a machine has, as `words`",
+        )
 
     def request(self, task: Task, shapes: Mapping[str, Shape] | None = None) -> BuildRequest:
         """The build request of steps with inputs of these shapes, plus the fixed `values`."""
@@ -66,6 +81,7 @@ class BuildSettings:
             straight_through=self.straight_through,
             dropout=self.dropout,
             recompute=self.recompute,
+            precision=self.precision,
         )
         request = self.request_of_module(task.module, Compilation(task.weights), options)
         fixed = {name: array.shape for name, array in self.values.items()}

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Initializer, OnnxOp, model_of
-from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.custom import FIT_GRID, Custom
 from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.metadata import value_metadata
 from popgraph.support.shapes import Shape
@@ -23,6 +23,9 @@ KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 STATISTICS: Mapping[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 """Operator -> indices of inputs that are running statistics."""
+
+RANGES: Mapping[str, tuple[int, ...]] = {FIT_GRID[1]: (1,)}
+"""Operator -> indices of inputs that are ranges of quantized values."""
 
 SETTINGS: Mapping[str, tuple[int, ...]] = {
     "Clip": (1, 2),
@@ -129,6 +132,11 @@ class Roles:
                 yield from self.uses(op.results[0])
             else:
                 yield Use(op.op_type, op.domain, index)
+
+    def ranges(self, initializer: Initializer) -> bool:
+        """Whether an initializer is the range of a quantized value, not a weight of the user."""
+        uses = list(self.uses(initializer.result))
+        return bool(uses) and all(use.is_in(RANGES) for use in uses)
 
     def statistics(self, initializer: Initializer) -> bool:
         """Whether an initializer is used only as running mean or variance."""

@@ -26,6 +26,7 @@ from popgraph.training.roles import Origin, Roles, is_float, shape_of
 TRAINED, BATCH_UPDATED, UNTRAINED = "trained", "moved by every batch", "not trained"
 """Fates of a weight."""
 STATISTICS = "running statistics"
+RANGES = "ranges of quantized values"
 FROZEN = "frozen"
 
 
@@ -213,6 +214,8 @@ def _fate(
 ) -> tuple[str, str]:
     """The fate of an initializer, and the reason."""
     floats = is_float(initializer)
+    if roles.ranges(initializer):
+        return BATCH_UPDATED, RANGES
     if floats and patterns.freezes(name):
         return UNTRAINED, FROZEN
     if floats and patterns.excludes(name):

@@ -22,12 +22,13 @@ from popgraph.dialects.onnx.containers import input_types
 from popgraph.engine.plan import StepPlan
 from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
+from popgraph.quantization.training import quantized_model
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.reading import Unreadable
 from popgraph.support.safetensors import read_all
 from popgraph.support.spelling import setting
-from popgraph.support.step_options import RECOMPUTED
+from popgraph.support.step_options import PRECISIONS, RECOMPUTED
 from popgraph.training.arguments import check_types
 from popgraph.training.best import BestEpoch, best_epoch_of
 from popgraph.training.callbacks import Callback, EpochLines
@@ -109,6 +110,10 @@ class Trainer:
     doubles it after 2000 updates. `recompute="checkpoints"` recomputes most activations in the
     backward pass to save memory; "norms" recomputes normalizations only.
 
+    `precision="bf16"` rounds the factors of matmuls and convolutions to bf16, with f32 sums, on
+    machines with dot products of bf16; weights and states stay f32. `quantize="int8"` trains with
+    the rounding of int8 in place: `save` then writes a quantized model.
+
     `replicas` copies of the program run micro-batches on threads, `accumulate` each; they divide
     `threads` among them. `stages` splits the program into a pipeline, one thread per stage, for the
     micro-batches of `accumulate`.
@@ -143,6 +148,8 @@ class Trainer:
         clip: float | None = None,
         loss_scale: float | str | None = None,
         recompute: str | None = None,
+        precision: str | None = None,
+        quantize: str | None = None,
         replicas: int | None = None,
         stages: int | None = None,
         backend: str = DEFAULT,
@@ -169,24 +176,30 @@ class Trainer:
             "clip": clip,
             "loss_scale": loss_scale,
             "recompute": recompute,
+            "precision": precision,
+            "quantize": quantize,
             "replicas": replicas,
             "stages": stages,
         }
         plan = StepPlan.of(self._problem.step_options, step_options)
         self._plan = plan = self._ranks.planned(plan)
         plan.check_combination(quick=quick)
+        if plan.quantizes:
+            self._problem.quantize()
         inputs = dict(values or {})
         self._build = BuildSettings(
             backend,
             threads,
             indices,
-            straight_through,
+            straight_through or plan.quantizes,
             dropout,
             inputs,
             RECOMPUTED[plan.recompute],
+            PRECISIONS[plan.precision],
             self._backlog,
             dict(bounds or {}),
         )
+        self._build.check_precision()
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
         self.progress = Progress()
@@ -596,7 +609,8 @@ class Trainer:
         Writes the model with its trained weights for inference, as .onnx or .pgraph.
 
         The loss and its labels are removed, BatchNormalization uses its running statistics, and
-        Dropout keeps everything.
+        Dropout keeps everything. With `quantize`, weights are int8 and BatchNormalization is folded
+        into convolutions.
         """
         check_kind(Path(path))
         module = self.inference_module()
@@ -605,11 +619,16 @@ class Trainer:
 
     def inference_module(self) -> ModuleOp:
         """The model with its trained weights, for inference, at the onnx level."""
-        module = self._model.clone()
+        problem = self._problem
+        module = self._opened(problem.without_loss())
         if self._steps is not None:
-            put_weights(module, self._steps.weights(module), self._problem.weights)
+            put_weights(module, self._steps.weights(module), problem.weights)
         to_inference(module)
-        return module
+        if not problem.quantizes:
+            return module
+        if self._steps is None:
+            raise _no_data_error()
+        return quantized_model(module, problem.weights, self._steps.weights(self._model))
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -797,8 +816,12 @@ class Trainer:
     @cached_property
     def _model(self) -> ModuleOp:
         """The model without its loss, with an open batch dimension if possible."""
-        module = self._problem.without_loss()
-        return open_batch(module, self._problem.weights, self._build.values) or module
+        return self._opened(self._problem.rounded(self._problem.without_loss()))
+
+    def _opened(self, module: ModuleOp) -> ModuleOp:
+        """The module with an open batch dimension if possible, else a copy."""
+        opened = open_batch(module, self._problem.weights, self._build.values)
+        return module.clone() if opened is None else opened
 
     @cached_property
     def _prediction_name(self) -> str:

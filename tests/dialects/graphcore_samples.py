@@ -613,6 +613,14 @@ def dot_products() -> Iterator[Sample]:
         yield Sample(gc.DotConvOp, [x, w], {**plain, "words": name})
         x, w = words_of(words, (1, 4, 5), (6, 2, 3))
         yield Sample(gc.DotConvOp, [x, w], {**plain, "groups": 2, "words": name})
+        for groups, strides in ((1, (1,)), (2, (1,)), (1, (2,))):
+            options = {**plain, "groups": groups, "strides": strides, "words": name}
+            windows = 4 if strides == (1,) else 2
+            dy, w = words_of(words, (1, 6, windows), (6, 4 // groups, 3))
+            yield Sample(gc.DotConvInputGradOp, [dy, w], {**options, "shape": (1, 4, 5)})
+            x, dy = words_of(words, (3, 4, 5), (3, 6, windows))
+            options["shape"] = (6, 4 // groups, 3)
+            yield Sample(gc.DotConvWeightGradOp, [x, dy], options)
 
 
 def parts() -> Iterator[Sample]:

@@ -470,6 +470,20 @@ def another_zero(original: Any) -> Any:
     )
 
 
+def squared(original: Any) -> Any:
+    """Rounded values are squared."""
+
+    def half(rounding: Any, value: Any) -> Any:
+        return gc.MulOp(made := original(rounding, value), made).result
+
+    return half
+
+
+def not_moved(original: Any) -> Any:
+    """A matrix is reshaped instead of transposed."""
+    return lambda value, movements: gc.ReshapeOp(value, shape=shape_of(movements[0].result)).result
+
+
 def last_first(original: Any) -> Any:
     def turned(*given: Any) -> Any:
         found = original(*given)
@@ -1053,9 +1067,28 @@ MUTANTS: tuple[Mutant, ...] = (
         first_tap_only,
     ),
     Mutant(
+        "lower-precision",
+        "rounded values are squared",
+        f"{PASSES}.graphcore.lower_precision:_Rounding._half",
+        squared,
+    ),
+    Mutant(
+        "lower-precision",
+        "transposed values are rounded and not transposed again",
+        f"{PASSES}.graphcore.lower_precision:moved",
+        not_moved,
+    ),
+    Mutant(
+        "contract-in-words",
+        "floats are packed along the summed axis of the other factor",
+        f"{PASSES}.graphcore.contract_in_words:summed_axes",
+        last_first,
+        shows_in=half_products,
+    ),
+    Mutant(
         "contract-in-words",
         "every number fits in a word",
-        "popgraph.support.words:Words.hold",
+        "popgraph.support.words:WordFormat.fit",
         whatever_comes,
     ),
     Mutant(

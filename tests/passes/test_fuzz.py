@@ -47,6 +47,7 @@ from popgraph.testing import (
     scaled_weights,
     selections,
     separable_convolutions,
+    single_products,
     training_controlled,
     training_networks,
     volumes,
@@ -148,6 +149,7 @@ SMALL = Tuning(
     most_statements=1,
     least_block_terms=2,
     least_piece=2,
+    least_packed_extent=1,
     least_folded_channels=1,
 )
 """Thresholds so low that small networks are scheduled and fused."""
@@ -211,7 +213,10 @@ class Place:
             return integer_products(dtype="f64")
         if self.name in ("contract-in-words", "view-words"):
             drawn = integer_products(dtype="f64") | quantized_products(dtype="f64")
-            return drawn | half_products(dtype="f64") | block_products(dtype="f64")
+            drawn |= half_products(dtype="f64") | single_products(dtype="f64")
+            return drawn | block_products(dtype="f64")
+        if self.name == "lower-precision":  # rounding changes other numbers
+            return single_products(dtype="f64")
         if self.name == "sum-in-blocks":
             return block_products(dtype="f64")
         if self.name == "contract-quantized":
@@ -264,6 +269,7 @@ def options(
         tuning=target.tuning,
         threads=threads,
         indices="error",
+        precision="bf16",
     )
     return found if ipu is None else on_ipus(found, ipu)
 

@@ -126,6 +126,35 @@ class Convolution(Contraction):
             results.append(np.moveaxis(np.tensordot(x_part, w_part, axes), -1, 1))
         return np.concatenate(results, axis=1)
 
+    def spread(self, dy: Array, w: Array, shape: Shape) -> Array:
+        """dx of `shape`: scatters each element of dy, times the kernel, to its window."""
+        geometry, groups = self.geometry(w.shape), integer(self.groups)
+        sizes = dy.shape[2:]
+        padded = geometry.padded(np.zeros(shape, dy.dtype), 0, sizes)
+        parts = zip(
+            np.split(padded, groups, axis=1),
+            np.split(dy, groups, axis=1),
+            np.split(w, groups, axis=0),
+            strict=True,
+        )
+        for dx_part, dy_part, w_part in parts:
+            for offset in geometry.offsets():
+                corner: Index = (..., *offset)
+                products = np.tensordot(dy_part, w_part[corner], ([1], [0]))
+                dx_part[geometry.places(offset, sizes)] += np.moveaxis(products, -1, 1)
+        return padded[geometry.inside(shape[2:])]
+
+    def correlate(self, x: Array, dy: Array, shape: Shape) -> Array:
+        """dw of `shape`: for each weight, the sum over batch and windows of its inputs times dy."""
+        geometry, groups = self.geometry(shape), integer(self.groups)
+        sizes = dy.shape[2:]
+        windows = geometry.view(geometry.padded(x, 0, sizes), sizes)
+        over = [0, *range(2, dy.ndim)]
+        parts = zip(np.split(dy, groups, axis=1), np.split(windows, groups, axis=1), strict=True)
+        return np.concatenate(
+            [np.tensordot(dy_part, x_part, (over, over)) for dy_part, x_part in parts], axis=0
+        )
+
     def geometry(self, weight: Shape) -> Geometry:
         rank = len(weight) - 2
         low, high = self.pads.data[:rank], self.pads.data[rank:]
@@ -220,25 +249,7 @@ class ConvInputGradOp(Convolution):
         return (tensor_type(element, self.shape.data),)
 
     def evaluate(self, dy: Array, w: Array) -> tuple[Array, ...]:
-        return (precisely(self.spread, dy, w),)
-
-    def spread(self, dy: Array, w: Array) -> Array:
-        """Scatters each element of dy, times the kernel, to its window."""
-        geometry, groups = self.geometry(w.shape), integer(self.groups)
-        sizes, shape = dy.shape[2:], self.shape.data
-        padded = geometry.padded(np.zeros(shape, dy.dtype), 0, sizes)
-        parts = zip(
-            np.split(padded, groups, axis=1),
-            np.split(dy, groups, axis=1),
-            np.split(w, groups, axis=0),
-            strict=True,
-        )
-        for dx_part, dy_part, w_part in parts:
-            for offset in geometry.offsets():
-                corner: Index = (..., *offset)
-                products = np.tensordot(dy_part, w_part[corner], ([1], [0]))
-                dx_part[geometry.places(offset, sizes)] += np.moveaxis(products, -1, 1)
-        return padded[geometry.inside(shape[2:])]
+        return (precisely(lambda dy, w: self.spread(dy, w, self.shape.data), dy, w),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (
@@ -272,18 +283,7 @@ class ConvWeightGradOp(Convolution):
         return (tensor_type(element, self.shape.data),)
 
     def evaluate(self, x: Array, dy: Array) -> tuple[Array, ...]:
-        return (precisely(self.correlate, x, dy),)
-
-    def correlate(self, x: Array, dy: Array) -> Array:
-        """For each weight, the sum over batch and windows of its inputs times dy."""
-        geometry, groups = self.geometry(self.shape.data), integer(self.groups)
-        sizes = dy.shape[2:]
-        windows = geometry.view(geometry.padded(x, 0, sizes), sizes)
-        over = [0, *range(2, dy.ndim)]
-        parts = zip(np.split(dy, groups, axis=1), np.split(windows, groups, axis=1), strict=True)
-        return np.concatenate(
-            [np.tensordot(dy_part, x_part, (over, over)) for dy_part, x_part in parts], axis=0
-        )
+        return (precisely(lambda x, dy: self.correlate(x, dy, self.shape.data), x, dy),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (

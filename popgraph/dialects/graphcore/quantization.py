@@ -37,6 +37,9 @@ from popgraph.support.dtypes import DType
 MOST_EXACT = 2**22
 """Integers up to this, and sums and differences of two of them, are exact in f32 (24 bits)."""
 
+SMALLEST_SCALE = 2.0**-100
+"""A range of 0 gets the scale 1, and a tiny one this scale: the scale must be a normal f32."""
+
 
 class Quantization(Composite):
     """A function of x, a scale and a zero point; the latter two broadcast to x."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import ClassVar, Unpack
 
@@ -25,13 +26,14 @@ from popgraph.dialects.graphcore.contractions import (
     ConvolutionOptions,
     MatrixProduct,
 )
+from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.words import WORD as STORED
 from popgraph.support.words import WORDS, WordFormat
 
-__all__ = ["DotConvOp", "DotMatMulOp", "PartsOp"]
+__all__ = ["DotConvInputGradOp", "DotConvOp", "DotConvWeightGradOp", "DotMatMulOp", "PartsOp"]
 
 WORD = Elements("i32", frozenset({"i32"}))
 
@@ -47,6 +49,18 @@ def _words(name: StringAttr) -> WordFormat:
 def _sums(words: Tensor, name: StringAttr) -> Tensor:
     """The accumulator type of products of words."""
     return tensor_type(words_accumulator(_words(name).name), words.get_shape())
+
+
+def _dots(
+    product: Callable[[Array, Array], Array], lhs: Array, rhs: Array, name: StringAttr
+) -> Array:
+    """The sum of a contraction over the numbers at each position of the words."""
+    words = _words(name)
+    parts = [
+        product(words.unpacked(lhs, words.lhs, place), words.unpacked(rhs, words.rhs, place))
+        for place in range(words.count)
+    ]
+    return reduce(np.add, parts)
 
 
 @operation
@@ -65,12 +79,7 @@ class DotMatMulOp(MatrixProduct):
         return (_sums(words, self.words),)
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
-        words = _words(self.words)
-        parts = [
-            np.matmul(words.unpacked(lhs, words.lhs, place), words.unpacked(rhs, words.rhs, place))
-            for place in range(words.count)
-        ]
-        return (reduce(np.add, parts),)
+        return (_dots(np.matmul, lhs, rhs, self.words),)
 
 
 @operation
@@ -93,12 +102,67 @@ class DotConvOp(Convolution):
         return (_sums(words, self.words),)
 
     def evaluate(self, x: Array, w: Array) -> tuple[Array, ...]:
-        words = _words(self.words)
-        parts = [
-            self.convolve(words.unpacked(x, words.lhs, place), words.unpacked(w, words.rhs, place))
-            for place in range(words.count)
-        ]
-        return (reduce(np.add, parts),)
+        return (_dots(self.convolve, x, w, self.words),)
+
+
+@operation
+class DotConvInputGradOp(Convolution):
+    """The gradient of a convolution for x of `shape`; words hold neighbouring maps."""
+
+    name = "graphcore.dot_conv_input_grad"
+    dy = operand_def(TensorType)
+    w = operand_def(TensorType)
+    shape = prop_def(IntsAttr)
+    words = prop_def(StringAttr)
+
+    def __init__(
+        self,
+        dy: Operand,
+        w: Operand,
+        *,
+        shape: Sequence[int],
+        words: str,
+        **options: Unpack[ConvolutionOptions],
+    ) -> None:
+        super().__init__([dy, w], {**options, "shape": shape, "words": words})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(WORD, self.dy, self.w)
+        self.check_gradient(self.shape.data, shape_of(self.w), shape_of(self.dy))
+        return (_sums(tensor_type(element, self.shape.data), self.words),)
+
+    def evaluate(self, dy: Array, w: Array) -> tuple[Array, ...]:
+        return (_dots(lambda dy, w: self.spread(dy, w, self.shape.data), dy, w, self.words),)
+
+
+@operation
+class DotConvWeightGradOp(Convolution):
+    """The gradient of a convolution for w of `shape`; words hold neighbouring samples."""
+
+    name = "graphcore.dot_conv_weight_grad"
+    x = operand_def(TensorType)
+    dy = operand_def(TensorType)
+    shape = prop_def(IntsAttr)
+    words = prop_def(StringAttr)
+
+    def __init__(
+        self,
+        x: Operand,
+        dy: Operand,
+        *,
+        shape: Sequence[int],
+        words: str,
+        **options: Unpack[ConvolutionOptions],
+    ) -> None:
+        super().__init__([x, dy], {**options, "shape": shape, "words": words})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(WORD, self.x, self.dy)
+        self.check_gradient(shape_of(self.x), self.shape.data, shape_of(self.dy))
+        return (_sums(tensor_type(element, self.shape.data), self.words),)
+
+    def evaluate(self, x: Array, dy: Array) -> tuple[Array, ...]:
+        return (_dots(lambda x, dy: self.correlate(x, dy, self.shape.data), x, dy, self.words),)
 
 
 @operation

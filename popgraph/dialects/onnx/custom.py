@@ -33,6 +33,9 @@ OWN = "ai.popgraph"
 CHECK_INDICES = (OWN, "CheckIndices")
 """Domain and name of the identity on indices that passes on their bounds."""
 
+FIT_GRID = (OWN, "FitGrid")
+"""Domain and name of the operator that fits a scale and a zero point to the range of a tensor."""
+
 CALL = ("ai.graphcore", "Call")
 """Domain and name of PopART's operator that runs the graph in its attribute `callee`."""
 

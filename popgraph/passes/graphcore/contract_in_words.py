@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import ModuleOp, f32, i32
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import (
     AddOp,
     CastOp,
+    ConvInputGradOp,
     ConvOp,
+    ConvWeightGradOp,
+    DotConvInputGradOp,
     DotConvOp,
+    DotConvWeightGradOp,
     DotMatMulOp,
     MatMulOp,
     MulOp,
@@ -28,7 +32,6 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import (
     Operand,
     dtype_of,
-    integer,
     shape_of,
     tensor_of,
 )
@@ -37,13 +40,15 @@ from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.fold_constants import computed_array, is_literal
+from popgraph.passes.graphcore.lower_precision import narrow_of
 from popgraph.passes.graphcore.pack_words import every, packed
 from popgraph.passes.graphcore.whole_sums import (
     AnyContraction,
+    AnyProduct,
     IntegerSums,
-    pays,
+    fills_words,
+    shares_halves,
     summed_axes,
-    terms_of,
 )
 from popgraph.passes.options import Options
 from popgraph.support.shapes import prod
@@ -158,71 +163,57 @@ class SumInWords(Rule[AnyContraction]):
         return PadOp(value, low=ends[0], high=ends[1], interior=none, value=fill).result
 
 
-class SumHalvesInWords(Rule[AnyContraction]):
+class SumHalvesInWords(Rule[AnyProduct]):
     """
     y = mat_mul a, b  ->  y = cast (dot_mat_mul (words a), (words b)), of bf16
 
-    The same for conv, whose words hold neighbouring channels. Sums are f32, as without words.
-    Only for literals and operands whose elements enough products share: for others, packing costs
-    more than it saves.
+    The same for f32 that is widened bf16, for conv, whose words hold neighbouring channels, and for
+    its gradients. Sums are f32, as without words. Only for literals and operands whose elements
+    enough products share: for others, packing costs more than it saves.
     """
 
-    ROOTS = (MatMulOp, ConvOp)
+    ROOTS = (MatMulOp, ConvOp, ConvInputGradOp, ConvWeightGradOp)
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
         self._target = target
 
-    def rewrite(self, op: AnyContraction) -> Operand | None:
-        words = next(_words_that_pay(op, self._target), None)
-        if words is None or words.is_integer or prod(shape_of(op.operands[0])) == 0:
+    def rewrite(self, op: AnyProduct) -> Operand | None:
+        found = [narrow_of(operand) for operand in op.operands]
+        halves = [half for half in found if half is not None]
+        tuning, words = self._target.tuning, WORDS["bf16"]
+        if len(halves) < len(found) or words.name not in self._target.machine.words:
             return None
-        if not all(is_literal(factor) or self._is_shared(op, factor) for factor in op.operands):
+        if not fills_words(op, words, tuning) or prod(shape_of(op.operands[0])) == 0:
             return None
-        packs = zip(op.operands, summed_axes(op), strict=True)
-        lhs, rhs = (packed(value, axis, words.count) for value, axis in packs)
-        sums = _sums_in_words(op, lhs, rhs, words)
-        return CastOp(sums, to=tensor_of(op.result).element_type)
-
-    def _is_shared(self, op: AnyContraction, factor: SSAValue) -> bool:
-        """Whether enough products use each element of a factor to pay for packing."""
-        window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
-        products = prod(shape_of(op.result)) * terms_of(op) * prod(window)
-        return products > self._target.tuning.most_narrow_uses * prod(shape_of(factor))
+        for number, half in enumerate(halves):
+            if not is_literal(half) and not shares_halves(op, number, tuning):
+                return None
+        axes = summed_axes(op)
+        lhs, rhs = (packed(half, axis, 2) for half, axis in zip(halves, axes, strict=True))
+        sums, element = _sums_in_words(op, lhs, rhs, words), tensor_of(op.result).element_type
+        return sums if element == f32 else CastOp(sums, to=element)
 
 
 def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[WordFormat]:
-    """
-    The machine's words for operands of this element type, best first.
-
-    Nothing for few columns: without vectors along them, words would be multiplied one by one.
-    """
-    if _columns(op) < target.tuning.least_packed_extent:
-        return
-    dtype = dtype_of(op.result)
+    """The machine's words for operands of small integers, best first."""
     for name in target.machine.words:
         words = WORDS[name]
-        is_meant = words.is_integer if dtype.is_integer else words.lhs == dtype.numpy
-        grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
-        fits = not grouped or terms_of(op) % words.count == 0
-        if is_meant and fits and pays(op, words, target.tuning):
+        if words.is_integer and fills_words(op, words, target.tuning):
             yield words
 
 
-def _columns(op: AnyContraction) -> int:
-    """The vectorized extent: columns of a matmul, output channels of a convolution's group."""
-    if isinstance(op, MatMulOp):
-        return shape_of(op.result)[-1]
-    return shape_of(op.operands[1])[0] // integer(op.groups)
-
-
 def _sums_in_words(
-    op: AnyContraction, lhs: SSAValue, rhs: SSAValue, words: WordFormat, *, is_padded: bool = False
+    op: AnyProduct, lhs: SSAValue, rhs: SSAValue, words: WordFormat, *, is_padded: bool = False
 ) -> Operand:
     """The contraction of words; `is_padded` if a convolution's input is padded already."""
     if isinstance(op, MatMulOp):
         return DotMatMulOp(lhs, rhs, words=words.name)
     options = op.options
+    if isinstance(op, ConvInputGradOp):
+        return DotConvInputGradOp(lhs, rhs, shape=op.shape.data, words=words.name, **options)
+    if isinstance(op, ConvWeightGradOp):
+        return DotConvWeightGradOp(lhs, rhs, shape=op.shape.data, words=words.name, **options)
     if is_padded:
         options["pads"] = [0] * len(op.pads)
     return DotConvOp(lhs, rhs, words=words.name, **options)
@@ -286,7 +277,7 @@ class ContractInWords(Pass):
     y = mat_mul a, b  ->  y = dot_mat_mul (words a), (words b), with 2 or 4 numbers in each word.
 
     Only for small integers and bf16, if the machine has a faster dot product of such words. The
-    same for conv.
+    same for conv, and of bf16 for the gradients of conv.
     """
 
     name = "contract-in-words"

@@ -19,6 +19,8 @@ no_form(
     "it is formed after the export, for instructions of the machine",
     graphcore.DotMatMulOp,
     graphcore.DotConvOp,
+    graphcore.DotConvInputGradOp,
+    graphcore.DotConvWeightGradOp,
     graphcore.PartsOp,
 )
 

@@ -49,6 +49,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ConvOp: contractions.lower_conv,
     gc.DotMatMulOp: contractions.lower_mat_mul,
     gc.DotConvOp: contractions.lower_conv,
+    gc.DotConvWeightGradOp: contractions.lower_conv_weight_grad,
     gc.PartsOp: contractions.lower_parts,
     gc.ConvWeightGradOp: contractions.lower_conv_weight_grad,
     gc.MaxPoolOp: windows.lower_max_pool,
@@ -74,6 +75,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
 
 TUNED: Mapping[type, Callable[[Any, Tuning], SSAValue]] = {
     gc.ConvInputGradOp: phases.lower_by_phases,
+    gc.DotConvInputGradOp: phases.lower_by_phases,
 }
 """Lowerings that choose between several forms by `Tuning`."""
 

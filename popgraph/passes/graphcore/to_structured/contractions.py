@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
@@ -14,7 +15,9 @@ from popgraph.dialects.graphcore import (
     ConvInputGradOp,
     ConvOp,
     ConvWeightGradOp,
+    DotConvInputGradOp,
     DotConvOp,
+    DotConvWeightGradOp,
     DotMatMulOp,
     MatMulOp,
     PartsOp,
@@ -40,6 +43,8 @@ from popgraph.passes.graphcore.to_structured.sliding import (
     spread,
 )
 from popgraph.support.shapes import Shape
+
+AnyInputGrad: TypeAlias = ConvInputGradOp | DotConvInputGradOp
 
 
 def factor(value: SSAValue) -> SSAValue:
@@ -70,6 +75,12 @@ def contract(
     ).outputs[0]
 
 
+def words_of(op: Operation) -> StringAttr | None:
+    """The packed words of an operation; None if it multiplies numbers."""
+    dots = DotMatMulOp | DotConvOp | DotConvInputGradOp | DotConvWeightGradOp
+    return op.words if isinstance(op, dots) else None
+
+
 def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
     """mat_mul(a, b)  ->  sum of a[batch, i, k] * b[batch, k, j] over k"""
     left_shape, right_shape = shape_of(op.lhs), shape_of(op.rhs)
@@ -85,8 +96,7 @@ def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
 
     places = ([*stretched(left_shape), i, k], [*stretched(right_shape), k, j])
     element_ = tensor_of(op.result).element_type
-    words = op.words if isinstance(op, DotMatMulOp) else None
-    return contract(op.lhs, op.rhs, places, domain, len(result), element_, words)
+    return contract(op.lhs, op.rhs, places, domain, len(result), element_, words_of(op))
 
 
 def lower_parts(op: PartsOp) -> SSAValue:
@@ -124,12 +134,11 @@ def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
     w = split(op.w, 0, groups)
     places = ([*n, *g, *c, *read_at(o, k, geometry)], [*g, *m, *c, *k])
     domain, element_ = (*parallel, *weight[1:]), tensor_of(op.result).element_type
-    words = op.words if isinstance(op, DotConvOp) else None
-    y = contract(x, w, places, domain, len(parallel), element_, words)
+    y = contract(x, w, places, domain, len(parallel), element_, words_of(op))
     return viewed(y, result)
 
 
-def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
+def lower_conv_input_grad(op: AnyInputGrad) -> SSAValue:
     """
     conv_input_grad(dy, w)  ->  sum of spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k].
 
@@ -148,10 +157,11 @@ def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
     )
     domain = (*parallel, weight[0] // groups, *weight[2:])
     element_ = tensor_of(op.result).element_type
-    return viewed(contract(dy, w, places, domain, len(parallel), element_), result)
+    sums = contract(dy, w, places, domain, len(parallel), element_, words_of(op))
+    return viewed(sums, result)
 
 
-def lower_conv_weight_grad(op: ConvWeightGradOp) -> SSAValue:
+def lower_conv_weight_grad(op: ConvWeightGradOp | DotConvWeightGradOp) -> SSAValue:
     """conv_weight_grad(x, dy)  ->  sum of padded x[n, g, c, s*o + d*k] * dy[n, g, m, o]"""
     groups, result, windows = integer(op.groups), op.shape.data, shape_of(op.dy)
     geometry, sizes = op.geometry(result), windows[2:]
@@ -163,4 +173,5 @@ def lower_conv_weight_grad(op: ConvWeightGradOp) -> SSAValue:
     places = ([*n, *g, *c, *read_at(o, k, geometry)], [*n, *g, *m, *o])
     domain = (*parallel, windows[0], *sizes)
     element_ = tensor_of(op.result).element_type
-    return viewed(contract(x, dy, places, domain, len(parallel), element_), result)
+    sums = contract(x, dy, places, domain, len(parallel), element_, words_of(op))
+    return viewed(sums, result)

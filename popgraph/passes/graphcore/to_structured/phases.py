@@ -11,14 +11,15 @@ from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from popgraph.dialects.graphcore import ConvInputGradOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.graphcore.geometry import Geometry
 from popgraph.dialects.tile.affine import permutation
 from popgraph.passes.graphcore.to_structured.contractions import (
+    AnyInputGrad,
     contract,
     lower_conv_input_grad,
     split,
+    words_of,
 )
 from popgraph.passes.graphcore.to_structured.lower_movement import assembled, moved, viewed
 from popgraph.passes.graphcore.to_structured.sliding import dimensions
@@ -89,7 +90,7 @@ def axes_of(geometry: Geometry, space: Shape) -> list[list[Phase]]:
     return [phases_of(*row) for row in rows]
 
 
-def lower_by_phases(op: ConvInputGradOp, tuning: Tuning) -> SSAValue:
+def lower_by_phases(op: AnyInputGrad, tuning: Tuning) -> SSAValue:
     """
     conv_input_grad(dy, w)  ->  tile.assemble of a contraction for each phase.
 
@@ -112,7 +113,7 @@ def _with_disjoint_windows(geometry: Geometry, windows: Shape) -> Geometry:
     return replace(geometry, strides=strides)
 
 
-def _by_phase(op: ConvInputGradOp, geometry: Geometry, axes: Sequence[Sequence[Phase]]) -> SSAValue:
+def _by_phase(op: AnyInputGrad, geometry: Geometry, axes: Sequence[Sequence[Phase]]) -> SSAValue:
     groups = integer(op.groups)
     ends = [
         (min(phase.reach[0] for phase in phases), max(phase.reach[1] for phase in phases))
@@ -128,7 +129,7 @@ def _by_phase(op: ConvInputGradOp, geometry: Geometry, axes: Sequence[Sequence[P
 
 
 def _phase(
-    op: ConvInputGradOp, dy: SSAValue, w: SSAValue, phases: Sequence[Phase], missing: Shape
+    op: AnyInputGrad, dy: SSAValue, w: SSAValue, phases: Sequence[Phase], missing: Shape
 ) -> SSAValue:
     groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
     grouped = [groups] if groups > 1 else []
@@ -141,7 +142,7 @@ def _phase(
     places = ([*n, *g, *m, *windows], [*g, *m, *c, *inside])
     domain = (*parallel, weight[0] // groups, *taps)
     element = tensor_of(op.result).element_type
-    y = contract(dy, w, places, domain, len(parallel), element)
+    y = contract(dy, w, places, domain, len(parallel), element, words_of(op))
     return viewed(y, (*result[:2], *sizes))
 
 
@@ -192,7 +193,7 @@ def _interleaved_axes(geometry: Geometry, space: Shape) -> list[InterleavedAxis]
     ]
 
 
-def _is_interleaved(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
+def _is_interleaved(op: AnyInputGrad, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
     """Whether one convolution of all phases pays in spite of its zero taps."""
     if prod(op.dilations.data) != 1:
         return False
@@ -202,7 +203,7 @@ def _is_interleaved(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning
     return channels <= tuning.least_channels and not _fill_rows(op, axes, tuning)
 
 
-def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
+def _fill_rows(op: AnyInputGrad, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
     """
     Whether rows of a phase fill vectors, while the channels of all phases together do not.
 
@@ -219,7 +220,7 @@ def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tun
     return is_long and few and filled < tuning.least_filled
 
 
-def _interleaved(op: ConvInputGradOp, geometry: Geometry) -> SSAValue:
+def _interleaved(op: AnyInputGrad, geometry: Geometry) -> SSAValue:
     """One convolution with a channel for each phase of each channel, interleaved afterwards."""
     groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
     axes = _interleaved_axes(geometry, result[2:])
@@ -236,7 +237,8 @@ def _interleaved(op: ConvInputGradOp, geometry: Geometry) -> SSAValue:
     inside = [AffineExpr.constant(axis.taps - 1) - tap for axis, tap in zip(axes, k, strict=True)]
     places = ([*n, *g, *m, *windows], [*g, *m, *c, *inside])
     domain = (*parallel, weight[0] // groups, *taps)
-    y = contract(dy, w, places, domain, len(parallel), tensor_of(op.result).element_type)
+    element = tensor_of(op.result).element_type
+    y = contract(dy, w, places, domain, len(parallel), element, words_of(op))
     return _in_order(viewed(y, (*result[:2], *geometry.strides, *counts)), axes, result)
 
 

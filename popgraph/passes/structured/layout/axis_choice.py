@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from types import UnionType
 
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -66,7 +67,7 @@ def preferred_orders(op: tile.ReduceOp, tuning: Tuning) -> Iterator[tuple[SSAVal
 
 def activation_of(op: tile.ReduceOp) -> int | None:
     """The position of the activation, 0 or 1; None if both factors are weights, or neither is."""
-    weights = [is_weight(value) for value in (op.lhs, op.rhs)]
+    weights = [is_weight(value) or _holds_words(op, value) for value in (op.lhs, op.rhs)]
     return None if sum(weights) != 1 else weights.index(False)
 
 
@@ -119,14 +120,19 @@ def is_weight(value: SSAValue) -> bool:
     return isinstance(owner, tile.ViewOp) and is_weight(owner.source)
 
 
-def _is_known(value: SSAValue) -> bool:
+def _holds_words(op: tile.ReduceOp, value: SSAValue) -> bool:
+    """Whether a value is the packed words of weights, which training rounds in each step."""
+    return op.words is not None and _is_known(value, ConstantOp | VariableOp)
+
+
+def _is_known(value: SSAValue, kind: type | UnionType = ConstantOp) -> bool:
     """Whether a value is an elementwise function of literals only, perhaps reshaped."""
     owner = value.owner
     if isinstance(owner, tile.ViewOp):
-        return _is_known(owner.source)
+        return _is_known(owner.source, kind)
     if isinstance(owner, tile.MapOp):
-        return bool(owner.operands) and all(map(_is_known, owner.operands))
-    return isinstance(owner, ConstantOp)
+        return bool(owner.operands) and all(_is_known(one, kind) for one in owner.operands)
+    return isinstance(owner, kind)
 
 
 def _is_free(value: SSAValue) -> bool:
