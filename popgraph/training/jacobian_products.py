@@ -24,6 +24,7 @@ from popgraph.passes.graphcore.to_onnx import graphcore_to_onnx
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
+from popgraph.support.derivatives import GRADIENT, TANGENT
 from popgraph.support.errors import ModelError
 from popgraph.support.names import closest, names_arguments
 from popgraph.support.spelling import setting
@@ -178,6 +179,12 @@ def _lower_with(
     check_names(module, by, setting("wrt", by[0]))
     for name in of:
         _check_output(name, results)
+    for name in (prefix + one for prefix in (GRADIENT, TANGENT) for one in (*by, *of)):
+        if name in results or name in graph.input_names:
+            raise ModelError(
+                f"the model has a tensor {name!r}, the name of a derivative",
+                hint="give it another name",
+            )
     inner = tuple(name for name in by if name not in results)
     lower(module, compilation, replace(options, extra_outputs=inner), until=OnnxToGraphcore.name)
     with LOWERING:

@@ -338,3 +338,8 @@ def test_open_sizes_and_state_are_refused(tmp_path: Path) -> None:
 def test_a_model_without_a_gradient_is_refused(tmp_path: Path) -> None:
     rounded = "graph rounded(x: f32[4]) -> y { y = DequantizeLinear(QuantizeLinear(x, 0.5), 0.5) }"
     assert "no output depends on 'x'" in export(tmp_path, rounded, "--derivatives", "jacobian")
+
+
+def test_names_of_derivatives_are_refused_in_the_model(tmp_path: Path) -> None:
+    taken = "graph taken(x: f32[4]) -> Gradient___x { Gradient___x = Tanh(x) }"
+    assert "the name of a derivative" in export(tmp_path, taken, "--derivatives", "jvp")
