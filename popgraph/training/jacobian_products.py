@@ -201,12 +201,13 @@ def _check_output(name: str, results: Mapping[str, Attribute]) -> None:
         close = closest(name, results, 0.5)
         raise ModelError(
             f"the model has no output {name!r}",
-            setting("outputs", name),
+            setting("outputs", name, option="of"),
             f"did you mean {close!r}?" if close else f"it has {', '.join(results)}",
         )
     if name not in _floats(results):
         raise ModelError(
-            f"the output {name!r} is not a float tensor: {results[name]}", setting("outputs", name)
+            f"the output {name!r} is not a float tensor: {results[name]}",
+            setting("outputs", name, option="of"),
         )
 
 
@@ -227,5 +228,8 @@ def _chosen(
         return (given,)
     found = tuple(floats if given is None else given)
     if not found:
-        raise ModelError(f"the model has no {what} to differentiate", hint=setting(argument, "x"))
+        raise ModelError(
+            f"the model has no {what} to differentiate",
+            hint=setting(argument, "x", option={"outputs": "of"}.get(argument, "")),
+        )
     return found

@@ -313,7 +313,7 @@ WRONG = {
     "training": (["--derivatives", "jvp", "--train"], "--train exports a training step"),
     "alone": (["--wrt", "x"], "belongs to --derivatives"),
     "input": (["--derivatives", "vjp", "--wrt", "y"], "no float input 'y' to differentiate by"),
-    "output": (["--derivatives", "vjp", "--of", "h"], "the model has no output 'h'"),
+    "output": (["--derivatives", "vjp", "--of", "h"], "the model has no output 'h' at: --of h"),
     "integers": (["--derivatives", "vjp", "--of", "best"], "'best' is not a float tensor"),
     "selection": (["--derivatives", "vjp", "--casadi", "--of", "y"], "without --wrt and --of"),
     "constants": (["--derivatives", "vjp", "--casadi", "--weights", "file"], "the constants"),
