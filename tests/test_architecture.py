@@ -187,6 +187,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "cse": "",
         "dce": "canonicalize",
         "jacobian_products": "training dce",
+        "jacobians": "training dce jacobian_products",
         "check_indices": "",
     },
     "passes/graphcore/training": {

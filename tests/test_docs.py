@@ -68,8 +68,9 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     comment. Commands of console blocks run in a shell and must succeed. A `.pgraph` block with
     errors is followed by the output of `popgraph check`.
     """
-    if any(other == page and "import torch" in text for other, _, text in blocks()):
-        pytest.importorskip("torch", reason="the page begins with its models")
+    for package in ("torch", "casadi"):
+        if any(other == page and f"import {package}" in text for other, _, text in blocks()):
+            pytest.importorskip(package, reason="the page begins with it")
     program, mistakes = "", ""
     for other, language, text in blocks():
         if other != page:

@@ -115,6 +115,8 @@ class ExportForm:
     malloc: bool = True
     train: bool = False
     """Whether the program is a step of training."""
+    casadi: bool = False
+    """Whether to write an external function for CasADi."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,20 @@ class Vector:
     outputs: Mapping[str, Array]
     sizes: Sequence[int] = ()
     """The sizes of the call, in the order of the program's sizes."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A further function of an exported model, such as a derivative."""
+
+    name: str
+    """Its name after the model's prefix: `jvp` for `model_jvp`."""
+    about: str
+    """One sentence on its results."""
+    module: ModuleOp
+    """A module that has gone through all passes, with the program `main`."""
+    weights: WeightStore
+    vector: Vector
 
 
 @dataclass(frozen=True)
@@ -156,9 +172,17 @@ class Exporter(Protocol):
     def steps(self) -> int:
         """The number of steps that the exported check runs before it compares outputs."""
 
-    def export(self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]) -> Exported:
+    def export(
+        self,
+        module: ModuleOp,
+        weights: WeightStore,
+        vectors: Sequence[Vector],
+        functions: Sequence[Function] = (),
+    ) -> Exported:
         """
         The sources of the program `main`, and a check that runs it on test vectors.
+
+        The other functions share its memory and constants; BackendError if it has sizes or state.
 
         A program with sizes has several vectors, the first at the bounds. The inputs of the
         others are the fronts of its inputs.

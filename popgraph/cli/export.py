@@ -27,7 +27,7 @@ from popgraph.support.writing import write_files
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.backends.tools import Exported, Vector
+    from popgraph.backends.tools import Exported, Function, Vector
     from popgraph.compiler import BuildRequest
     from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
@@ -78,6 +78,33 @@ def command(
             help="With --train, whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
+    derivatives: Annotated[
+        str | None,
+        typer.Option(
+            "--derivatives",
+            metavar="LIST",
+            help="Export derivatives, too: a comma-separated list of jvp, vjp, jacobian and "
+            "hessian-vector.",
+        ),
+    ] = None,
+    wrt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Input to differentiate by (default: all float ones)."),
+    ] = None,
+    of: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--of",
+            metavar="NAME",
+            help="Output to differentiate (default: all float ones).",
+        ),
+    ] = None,
+    casadi: Annotated[
+        bool,
+        typer.Option(
+            "--casadi", help="With --derivatives, also write an external function for CasADi."
+        ),
+    ] = False,
     dim: Ranges = None,
     value: Values = None,
     example: Annotated[
@@ -106,7 +133,9 @@ def command(
     memcpy, memset and libm, has no globals unless --threads is given, and does not allocate memory.
 
     With --train, model_step is a training step: it computes the loss and updates the weights, which
-    model_save and model_load store. With --dim N=..64, each call of model_run passes a struct of
+    model_save and model_load store. With --derivatives jvp,vjp,jacobian,hessian-vector, the
+    functions model_jvp, model_vjp, model_jacobian and model_hvp compute exact derivatives in the
+    same memory. With --dim N=..64, each call of model_run passes a struct of
     sizes, 1 to 64 (2 to 64 if the model treats size 1 differently); test vectors cover 64, the
     smallest size, and one in between.
     """
@@ -116,7 +145,8 @@ def command(
     from popgraph.cli import models
     from popgraph.dialects.program.sizes import sizes_of
 
-    form = ExportForm(target, name, weights.value, threads, malloc, train)
+    kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
+    form = ExportForm(target, name, weights.value, threads, malloc, train, casadi)
     exporter = backend_named(DEFAULT).tools.exporter(form)
     module, compilation, training = models.opened(model, dim, value, train=train, ranged=True)
     made = options(schedule=schedule, indices=indices, passes=extra)
@@ -127,6 +157,12 @@ def command(
     given = models.given(module, models.pairs(example or (), "--input"), (), complete=False)
     request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
     sizes, inputs = sizes_of(module), _inputs(module, made, given)
+    if sizes and kinds:
+        raise typer.BadParameter(
+            f"derivatives need one size for each dimension: --dim {sizes[0].name}=4",
+            param_hint="--derivatives",
+        )
+    functions = [_derivative(request.copy(), inputs, kind, wrt or (), of or ()) for kind in kinds]
     vectors = []
     if not sizes:
         vectors.append(_vector(request.copy(), inputs, exporter.steps))
@@ -136,11 +172,66 @@ def command(
         parts = models.at_sizes(model, dim, value, numbers, train=train)
         own = replace(request, module=parts[0], compilation=parts[1])
         vectors.append(_vector(own, inputs, exporter.steps, sizes, numbers))
-    found = exporter.export(module, compilation.weights, vectors)
+    found = exporter.export(module, compilation.weights, vectors, functions)
     output.mkdir(parents=True, exist_ok=True)
     write_files([(output / file, parts) for file, parts in found.files.items()])
     typer.echo(f"{output}: {', '.join(sorted(found.files))}")
     typer.echo(_needs(found))
+
+
+def _kinds(
+    derivatives: str | None,
+    wrt: Sequence[str] | None,
+    of: Sequence[str] | None,
+    *,
+    casadi: bool,
+    train: bool,
+) -> list[str]:
+    """The derivatives to export; BadParameter for wrong ones and for options without them."""
+    if derivatives is None:
+        for option, given in (("--wrt", wrt), ("--of", of), ("--casadi", casadi)):
+            if given:
+                raise typer.BadParameter("belongs to --derivatives", param_hint=option)
+        return []
+    if casadi and (wrt or of):
+        raise typer.BadParameter(
+            "CasADi differentiates all float outputs by all float inputs, without --wrt and --of",
+            param_hint="--casadi",
+        )
+    if train:
+        raise typer.BadParameter(
+            "--train exports a training step, which has no derivatives", param_hint="--derivatives"
+        )
+    from popgraph.training.jacobian_products import DERIVATIVES
+
+    kinds = [*dict.fromkeys(one.strip() for one in derivatives.split(","))]
+    for kind in kinds:
+        if kind not in DERIVATIVES:
+            raise typer.BadParameter(
+                f"{kind!r} is not one of {', '.join(DERIVATIVES)}", param_hint="--derivatives"
+            )
+    return kinds
+
+
+def _derivative(
+    request: BuildRequest,
+    inputs: Mapping[str, Array],
+    kind: str,
+    wrt: Sequence[str],
+    of: Sequence[str],
+) -> Function:
+    """A derivative, lowered, with its test vector."""
+    from popgraph.backends.reference.meaning import random_inputs
+    from popgraph.backends.tools import Function
+    from popgraph.cli import models
+    from popgraph.training.jacobian_products import DERIVATIVES, add_derivative
+
+    module, compilation = request.module, request.compilation
+    add_derivative(kind, module, compilation, request.options, wrt, of)
+    vector = _vector(request.copy(), {**random_inputs(models.signature_of(module)), **inputs}, 1)
+    request.lower(request.options)
+    made = DERIVATIVES[kind]
+    return Function(made.function, made.about, module, compilation.weights, vector)
 
 
 def _inputs(module: ModuleOp, made: Options, given: Mapping[str, Array]) -> dict[str, Array]:

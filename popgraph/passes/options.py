@@ -7,6 +7,7 @@ from dataclasses import InitVar, dataclass
 
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import Replication
+from popgraph.support.derivatives import GRADIENT as GRADIENT
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES
 from popgraph.support.machine import Machine
@@ -16,8 +17,6 @@ CONSTANT, VARIABLE = "constant", "variable"
 """The forms that the weights of a model can have in its program."""
 BF16 = "bf16"
 """The value of `Options.precision` for mixed precision."""
-GRADIENT = "Gradient___"
-"""Prefix of the names of gradients."""
 
 
 @dataclass(frozen=True)

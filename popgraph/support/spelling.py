@@ -20,11 +20,15 @@ def as_options() -> Iterator[None]:
         _AS_OPTIONS.reset(token)
 
 
-def setting(name: str, value: str | bool = True) -> str:
-    """`optimizer="Adam(0.001)"`, `--optimizer 'Adam(0.001)'`, `--resume` or `--no-dropout`."""
+def setting(name: str, value: str | bool = True, *, option: str = "") -> str:
+    """
+    `optimizer="Adam(0.001)"`, `--optimizer 'Adam(0.001)'`, `--resume` or `--no-dropout`.
+
+    `option` is the name of the option if it is not that of the argument.
+    """
     if not _AS_OPTIONS.get():
         return f"{name}={value if isinstance(value, bool) else repr(value)}"
-    option = name.replace("_", "-")
+    option = option or name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"
     return f"--{option} {shlex.quote(value)}"

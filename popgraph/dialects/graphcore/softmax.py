@@ -21,7 +21,7 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.graphcore.broadcasting import ReduceSumOp, same_type, scalar
 from popgraph.dialects.graphcore.functions import ReciprocalOp
-from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.dialects.graphcore.logic import CompareOp, IsNanOp
 from popgraph.dialects.graphcore.reductions import ReduceMaxOp
 from popgraph.support import shapes
 
@@ -149,10 +149,12 @@ class SoftmaxGradOp(_NormalisedGrad):
         return (precisely(slope, y, dy),)
 
     def gradient(self, slope: SSAValue) -> tuple[Operand | None, ...]:
-        # The Jacobian by dy, diag(y) - y y^T, is its own transpose.
+        # The Jacobian by dy, diag(y) - y y^T, is its own transpose. Linear in the slope, without a
+        # comparison of it, for derivatives by the slope.
         mean = self.total(times(self.y, self.dy))
         by_y = SubOp(
-            MulOp(slope, SubOp(self.dy, mean)), MulOp(self.dy, self.total(times(self.y, slope)))
+            MulOp(slope, SubOp(self.dy, mean)),
+            times(self.total(MulOp(self.y, slope)), self.dy),
         )
         return (by_y, SoftmaxGradOp(self.y, slope, axis=integer(self.axis)))
 
@@ -178,7 +180,10 @@ class LogSoftmaxGradOp(_NormalisedGrad):
         return (precisely(slope, y, dy),)
 
     def gradient(self, slope: SSAValue) -> tuple[Operand | None, ...]:
-        mixed = times(ExpOp(self.y), slope)
+        # Linear in the slope, without a comparison of it, for derivatives by the slope. A row of
+        # only -inf, whose result is NaN, counts as 0.
+        e = ExpOp(self.y)
+        mixed = MulOp(WhereOp(IsNanOp(e), scalar(0, e), e), slope)
         return (NegOp(MulOp(mixed, self.total(self.dy))), SubOp(slope, self.total(mixed)))
 
     def expand(self) -> tuple[Operand, ...]:

@@ -48,6 +48,7 @@ def makefile(interface: Interface) -> str:
         if weights.endswith(".S")
         else ""
     )
+    shared = _shared(interface, objects) if form.casadi else ""
     return f"""\
 # Builds {name} for {target.name}. `make check` runs it on a test vector; RUN is what runs programs
 # of another machine, as in `make check RUN=qemu-aarch64`.{zig if target.zig else ""}
@@ -80,16 +81,29 @@ main.o: check_data.h
 check_{name}$(EXE): main.o {objects}
 	$(CC) $(ARCH) $(CFLAGS) main.o {objects} -lm -o $@
 
-check: check_{name}$(EXE)
+{shared}check: check_{name}$(EXE)
 	$(RUN) ./check_{name}$(EXE)
 
 size: {name}.o
 	size {name}.o
 
 clean:
-	rm -f *.o lib{name}.a check_{name} check_{name}.exe
+	rm -f *.o *.so lib{name}.a check_{name} check_{name}.exe
 
 .PHONY: check size clean
+"""
+
+
+def _shared(interface: Interface, objects: str) -> str:
+    """The rule of the shared library for CasADi, for which all code is position-independent."""
+    name = interface.form.name
+    sources = f"{name}_casadi.c {objects}"
+    return f"""\
+CFLAGS += -fPIC -fvisibility=hidden
+
+{name}_casadi.so: {sources} {name}.h
+	$(CC) $(ARCH) $(CFLAGS) -shared {sources} -lm -o $@
+
 """
 
 
@@ -111,6 +125,14 @@ def cmake(interface: Interface) -> str:
         if interface.pooled
         else ""
     )
+    casadi = (
+        f"set_target_properties({name} PROPERTIES POSITION_INDEPENDENT_CODE ON)\n"
+        f"add_library({name}_casadi MODULE {name}_casadi.c)\n"
+        f'set_target_properties({name}_casadi PROPERTIES PREFIX "")\n'
+        f"target_link_libraries({name}_casadi {name})\n"
+        if form.casadi
+        else ""
+    )
     return f"""\
 # {name} as a library, for {form.target.name}; `ctest` runs it on a test vector.
 cmake_minimum_required(VERSION 3.10)
@@ -130,7 +152,7 @@ endif()
 if(UNIX)
     target_link_libraries({name} PUBLIC m)
 endif()
-add_executable(check_{name} main.c)
+{casadi}add_executable(check_{name} main.c)
 target_link_libraries(check_{name} {name})
 enable_testing()
 add_test(NAME {name} COMMAND check_{name} WORKING_DIRECTORY ${{CMAKE_CURRENT_SOURCE_DIR}})

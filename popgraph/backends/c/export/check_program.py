@@ -20,13 +20,16 @@ STEPS = 3
 """Training steps before results are compared."""
 
 
-def data(interface: Interface, vectors: Sequence[Vector]) -> str:
-    """check_data.h: the inputs of the first vector, and the outputs of all."""
+def data(interface: Interface, vectors: Sequence[Vector], others: Sequence[Vector] = ()) -> str:
+    """check_data.h: the inputs of the first vector, and the outputs of all; a vector per other."""
     parts = ["/* Inputs, and the outputs that the reference backend of PopGraph computed. */\n"]
     lists = [("given_{}", interface.inputs, vectors[0].inputs)]
     for number, vector in enumerate(vectors):
         name = "wanted_{}" + (f"_{number}" if interface.sizes else "")
         lists.append((name, interface.outputs, vector.outputs))
+    for one, vector in zip(interface.others, others, strict=True):
+        lists.append((one.function + "_given_{}", one.inputs, vector.inputs))
+        lists.append((one.function + "_wanted_{}", one.outputs, vector.outputs))
     for name, tensors, arrays in lists:
         for member, (_, slot) in tensors.items():
             words = words_text(padded_words(arrays[slot.label]))
@@ -104,8 +107,7 @@ static double distance(const NAME_tensor *tensor, const void *found, const void 
 }
 
 FRONTstatic int compare(HEAD) {
-    const NAME_tensor TENSOR;
-    const double apart = distance(tensor, found, wanted);
+TENSOR    const double apart = distance(tensor, found, wanted);
     const int good = apart >= 0.0 && apart <= tolerance;
     if (apart < 0.0) printf("%s: not equal\\n", tensor->name);
     else printf("%s: %g of the largest apart%s\\n", tensor->name, apart, good ? "" : ": too far");
@@ -150,8 +152,7 @@ RUNS = """\
         }
     }
 COMPARE"""
-HEAD = "size_t output, const void *found, const void *wanted, double tolerance"
-TENSOR = "*tensor = &NAME_about.outputs[output]"
+HEAD = "const NAME_tensor *tensor, const void *found, const void *wanted, double tolerance"
 
 RUNS_OF_SIZES = """\
     const NAME_inputs inputs = {GIVEN};
@@ -171,8 +172,9 @@ PRINT        if (NAME_init(&self, memoryWEIGHTS) != MACRO_OK) {
 COMPARE    }
 """
 HEAD_OF_SIZES = """
-    size_t output, void *found, const void *wanted, double tolerance, const NAME_sizes *sizes"""
-TENSOR_OF_SIZES = "part = front(&NAME_about.outputs[output], found, sizes), *tensor = &part"
+    const NAME_tensor *whole, void *found, const void *wanted, double tolerance,
+    const NAME_sizes *sizes"""
+FRONT_OF_TENSOR = "    const NAME_tensor part = front(whole, found, sizes), *tensor = &part;\n"
 FRONT = """\
 /* An output that ends at sizes: moves what is in it to the front. */
 static NAME_tensor front(const NAME_tensor *whole, void *found, const NAME_sizes *sizes) {
@@ -217,19 +219,14 @@ def main(interface: Interface) -> str:
     if is_file:
         size = "[MACRO_WEIGHTS_BYTES + 1]"
         statics.append(f"static _Alignas(MACRO_ALIGNMENT) char weights{size};")
-    buffers = [
-        f"static _Alignas({form.name.upper()}_ALIGNMENT) {c_type(slot)} "
-        f"found_{member}[{_count(slot)}];"
-        for member, (_, slot) in interface.outputs.items()
-    ]
-    given = [f"(const {c_type(slot)} *)given_{one}" for one, (_, slot) in interface.inputs.items()]
+    buffers = [text for one in interface.all for text in _buffers(one)]
     frame, sizes = MAIN, [*interface.sizes]
     printed = ", ".join(f"{one} = %lld" for one in sizes)
     numbers = "".join(f", (long long)sizes->{one}" for one in sizes)
     for word, text in {
         "FRONT": FRONT if sizes else "",
         "HEAD": HEAD_OF_SIZES if sizes else HEAD,
-        "TENSOR": TENSOR_OF_SIZES if sizes else TENSOR,
+        "TENSOR": FRONT_OF_TENSOR if sizes else "",
         "RUNS": RUNS_OF_SIZES if sizes else RUNS,
         "SIZES": "checked, " if sizes else "",
         "STATICS": "\n".join(statics) + "\nBUFFERS",
@@ -243,14 +240,63 @@ def main(interface: Interface) -> str:
         frame = frame.replace(word, text)
     # Users' names are inserted last, so that no placeholder is replaced inside them.
     tensors = {
-        "BUFFERS": "\n".join(buffers) + "\n",
-        "GIVEN": ", ".join(given) or "NULL",
-        "FOUND": ", ".join(f"found_{one}" for one in interface.outputs) or "NULL",
-        "COMPARE": "".join(_compared(interface)),
+        "BUFFERS": "\n".join([*buffers, *map(_check, interface.others)]) + "\n",
+        "GIVEN": _given(interface),
+        "FOUND": _found(interface),
+        "COMPARE": "".join([*_compared(interface), *map(_checked, interface.others)]),
         "PRINT": f'        printf("{printed}:\\n"{numbers});\n',
         "NUMBERS": ", ".join(f"sizes->{one}" for one in sizes),
     }
     return re.sub("|".join(tensors), lambda match: tensors[match[0]], frame)
+
+
+def _own(interface: Interface) -> str:
+    """The prefix of a function's arrays."""
+    return f"{interface.function}_" if interface.function else ""
+
+
+def _buffers(interface: Interface) -> Iterator[str]:
+    own, macro = _own(interface), interface.form.name.upper()
+    for member, (_, slot) in interface.outputs.items():
+        array = f"{own}found_{member}[{_count(slot)}]"
+        yield f"static _Alignas({macro}_ALIGNMENT) {c_type(slot)} {array};"
+
+
+def _given(interface: Interface) -> str:
+    own, inputs = _own(interface), interface.inputs.items()
+    cast = [f"(const {c_type(slot)} *){own}given_{member}" for member, (_, slot) in inputs]
+    return ", ".join(cast) or "NULL"
+
+
+def _found(interface: Interface) -> str:
+    own = _own(interface)
+    return ", ".join(f"{own}found_{member}" for member in interface.outputs) or "NULL"
+
+
+def _check(interface: Interface) -> str:
+    """The C function that checks a function beside the main one."""
+    name, verb, prefix = interface.form.name, interface.function, interface.prefix
+    return f"""
+static int check_{verb}({name} *self, int more) {{
+    const {prefix}_inputs inputs = {{{_given(interface)}}};
+    const {prefix}_outputs outputs = {{{_found(interface)}}};
+    int good = 1;
+    puts("{verb}:");
+    if ({prefix}(self, &inputs, &outputs) != {name.upper()}_OK) {{
+        puts("{verb}: an index is out of range");
+        return 0;
+    }}
+{"".join(_compared(interface))}    if (more > 0) {{
+        const double start = seconds();
+        for (int at = 0; at < more; at++) {prefix}(self, &inputs, &outputs);
+        printf("%g ms a {verb}\\n", 1e3 * (seconds() - start) / more);
+    }}
+    return good;
+}}"""
+
+
+def _checked(interface: Interface) -> str:
+    return f"    good &= check_{interface.function}(&self, more);\n"
 
 
 def _count(slot: Slot) -> int:
@@ -266,5 +312,7 @@ def _compared(interface: Interface) -> Iterator[str]:
         end, more, indent = "", "", "    "
         if interface.sizes:
             end, more, indent = "[check]", ", sizes", "        "
-        passed = f"found_{member}, wanted_{member}{end}, {tolerance:g}{more}"
-        yield f"{indent}good &= compare({number}, {passed});\n"
+        own = _own(interface)
+        tensor = f"&{interface.prefix}_about.outputs[{number}]"
+        passed = f"{own}found_{member}, {own}wanted_{member}{end}, {tolerance:g}{more}"
+        yield f"{indent}good &= compare({tensor}, {passed});\n"

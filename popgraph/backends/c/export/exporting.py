@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 
-from popgraph.backends.c.export import build_files, check_program, source
-from popgraph.backends.c.export.image import image_of
+from popgraph.backends.c.export import build_files, casadi, check_program, source
+from popgraph.backends.c.export.image import Image, image_of, shared
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
 from popgraph.backends.c.export.names import check_name
 from popgraph.backends.c.export.targets import HERE, target_of
 from popgraph.backends.c.print.module import frame_header
 from popgraph.backends.c.print.unit import POOL
-from popgraph.backends.tools import Exported, ExportForm, Vector
+from popgraph.backends.tools import Exported, ExportForm, Function, Vector
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile import ProgramOp
+from popgraph.support.errors import BackendError
 from popgraph.support.machine import Machine
 
 
@@ -25,21 +27,35 @@ def export(
     form: Form,
     vectors: Sequence[Vector],
     program: str = "main",
+    functions: Sequence[Function] = (),
 ) -> Exported:
-    """Exports the program of that name from a fully lowered module."""
+    """Exports the program of that name from a fully lowered module, and other functions."""
     check_name(form.name)
-    image = image_of(module, weights, program)
-    interface = Interface(form, image, frame_header(module, form.threads) == POOL)
+    modules = [module, *(_own_programs(one.module, one.name) for one in functions)]
+    programs = [program, *(f"{one.name}_main" for one in functions)]
+    stores = [weights, *(one.weights for one in functions)]
+    images = [*map(image_of, modules, stores, programs)]
+    if functions:
+        _check_stateless(images)
+        images = shared(images)
+    pooled = POOL in (frame_header(one, form.threads) for one in modules)
+    image, others, first = images[0], list[Interface](), len(images[0].table.slots)
+    for function, own in zip(functions, images[1:], strict=True):
+        others.append(Interface(form, own, pooled, function.name, function.about, first))
+        first += len(own.table.slots)
+    interface = Interface(form, image, pooled, others=tuple(others))
     name = form.name
     texts = {
         f"{name}.h": header(interface),
-        f"{name}.c": source.source(module, interface, program),
+        f"{name}.c": source.source(interface, [*map(source.steps_of, modules, programs)], programs),
         f"{name}_runtime.h": source.runtime(interface.pooled),
         "main.c": check_program.main(interface),
-        "check_data.h": check_program.data(interface, vectors),
+        "check_data.h": check_program.data(interface, vectors, [one.vector for one in functions]),
         "Makefile": build_files.makefile(interface),
         "CMakeLists.txt": build_files.cmake(interface),
     }
+    if form.casadi:
+        texts[f"{name}_casadi.c"] = casadi.casadi(interface)
     files = {}
     if packed := build_files.weights_source(interface):
         made = source.assembly if form.weights is Weights.INCBIN else source.array
@@ -47,7 +63,31 @@ def export(
     if form.weights is not Weights.ARRAY and (image.rom_bytes or form.weights is Weights.FILE):
         files[f"{name}_weights.bin"] = list(image.rom)
     files |= {file: [memoryview(text.encode())] for file, text in texts.items()}
-    return Exported(files, image.rom_bytes, image.ram_bytes)
+    return Exported(files, image.rom_bytes, interface.ram_bytes)
+
+
+def _check_stateless(images: Sequence[Image]) -> None:
+    """BackendError unless several functions can share memory: they keep nothing between runs."""
+    if any(one.state_bytes or one.table.sizes for one in images):
+        raise BackendError(
+            "derivatives cannot be exported of a model with state or with open sizes",
+            "--derivatives",
+            "give every dimension one size, such as --dim N=4, and leave out random operators",
+        )
+
+
+def _own_programs(module: ModuleOp, prefix: str) -> ModuleOp:
+    """A copy of a module whose programs have names that begin with `prefix_`."""
+    copy = module.clone()
+    names = {op.sym_name.data for op in copy.ops if isinstance(op, ProgramOp)}
+    for op in copy.walk():
+        if isinstance(op, ProgramOp):
+            op.sym_name = StringAttr(f"{prefix}_{op.sym_name.data}")
+            continue
+        for key, value in op.properties.items():
+            if isinstance(value, SymbolRefAttr) and value.string_value() in names:
+                op.properties[key] = SymbolRefAttr(f"{prefix}_{value.string_value()}")
+    return copy
 
 
 @dataclass(frozen=True)
@@ -68,12 +108,20 @@ class CExporter:
     def steps(self) -> int:
         return check_program.STEPS if self.form.train else 1
 
-    def export(self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]) -> Exported:
-        return export(module, weights, self.form, vectors)
+    def export(
+        self,
+        module: ModuleOp,
+        weights: WeightStore,
+        vectors: Sequence[Vector],
+        functions: Sequence[Function] = (),
+    ) -> Exported:
+        return export(module, weights, self.form, vectors, functions=functions)
 
 
 def exporter(form: ExportForm) -> CExporter:
     """The exporter for these options; BackendError for an invalid name or target."""
     check_name(form.name)
     aim, weights = target_of(form.target), Weights(form.weights)
-    return CExporter(Form(aim, form.name, weights, form.threads, form.malloc, form.train))
+    return CExporter(
+        Form(aim, form.name, weights, form.threads, form.malloc, form.train, form.casadi)
+    )

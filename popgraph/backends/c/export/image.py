@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -88,6 +89,26 @@ def image_of(module: ModuleOp, weights: WeightStore, name: str) -> Image:
             end += content.nbytes + padding
     written = tuple(_written(table))
     return Image(table, tuple(constants), tuple(firsts), tuple(rom), written)
+
+
+def shared(images: Sequence[Image]) -> list[Image]:
+    """The images with one ROM, in which equal constants are stored once."""
+    rom, offsets, end = list[memoryview](), dict[bytes, int](), 0
+    moved = []
+    for image in images:
+        constants = []
+        # Contents alternate with their padding; programs without state have no others.
+        for place, part in zip(image.constants, image.rom[::2], strict=True):
+            digest = sha256(part).digest()
+            if digest not in offsets:
+                padding = memoryview(bytes(_up(place.bytes) - place.bytes))
+                offsets[digest] = end
+                rom += [part, padding]
+                end += _up(place.bytes)
+            constants.append(replace(place, offset=offsets[digest]))
+        moved.append(tuple(constants))
+    whole = tuple(rom)
+    return [replace(one, constants=at, rom=whole) for one, at in zip(images, moved, strict=True)]
 
 
 def _content(

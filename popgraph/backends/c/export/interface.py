@@ -46,6 +46,8 @@ class Form:
     malloc: bool = True
     train: bool = False
     """Whether the program is a step of training."""
+    casadi: bool = False
+    """Whether there is an external function for CasADi."""
 
     @property
     def verb(self) -> str:
@@ -61,6 +63,34 @@ class Interface:
     image: Image
     pooled: bool
     """Whether a thread pool runs kernels."""
+    function: str = ""
+    """The function's name after the prefix, and the prefix of its programs; empty: the main one."""
+    meaning: str = ""
+    """A sentence on the results of another function than the main one."""
+    first: int = 0
+    """The number of its first slot in the model's table."""
+    others: tuple[Interface, ...] = ()
+    """The other functions of the model."""
+
+    @property
+    def all(self) -> tuple[Interface, ...]:
+        """The main function and the others."""
+        return self, *self.others
+
+    @property
+    def verb(self) -> str:
+        """The name of the function after the prefix."""
+        return self.function or self.form.verb
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the function's structs."""
+        return f"{self.form.name}_{self.function}" if self.function else self.form.name
+
+    @property
+    def ram_bytes(self) -> int:
+        """The memory of all functions, which share it."""
+        return max(one.image.ram_bytes for one in self.all)
 
     @cached_property
     def inputs(self) -> dict[str, tuple[int, Slot]]:
@@ -121,10 +151,11 @@ def header(interface: Interface) -> str:
     """NAME.h."""
     form, image = interface.form, interface.image
     name, macro = form.name, form.name.upper()
-    rank = max(
-        (len(slot.shape) for _, slot in [*interface.inputs.values(), *interface.outputs.values()]),
-        default=1,
-    )
+    tensors = [
+        slot for one in interface.all for _, slot in [*one.inputs.values(), *one.outputs.values()]
+    ]
+    rank = max((len(slot.shape) for slot in tensors), default=1)
+    slots = sum(len(one.image.table.slots) for one in interface.all)
     return f"""\
 /*
  * {name}: a neural network as C11, made by PopGraph for {form.target.name}.
@@ -139,7 +170,7 @@ def header(interface: Interface) -> str:
 #include <stddef.h>
 #include <stdint.h>
 
-#define {macro}_MEMORY_BYTES {max(image.ram_bytes, 1)}
+#define {macro}_MEMORY_BYTES {max(interface.ram_bytes, 1)}
 #define {macro}_WEIGHTS_BYTES {image.rom_bytes}
 #define {macro}_ALIGNMENT {ALIGNMENT} /* Where both must begin: at a multiple of this. */
 #define {macro}_RANK {max(rank, 1)} /* The most axes that a tensor has. */
@@ -157,19 +188,10 @@ enum {{
 
 /* A model; only its functions look inside. */
 typedef struct {{
-    void *slots[{len(image.table.slots)}];
+    void *slots[{slots}];
 }} {name};
 {_sizes(interface)}
-/* The arrays that a run reads. They may begin anywhere that their elements may. */
-typedef struct {{
-{_struct(interface, interface.inputs, "const ")}
-}} {name}_inputs;
-
-/* The arrays that a run writes; they overlap nothing. */
-typedef struct {{
-{_struct(interface, interface.outputs, "")}
-}} {name}_outputs;
-
+{_arrays(interface)}
 /* One of these arrays, in words. */
 typedef struct {{
     const char *name; /* As the network has it. */
@@ -187,12 +209,44 @@ typedef struct {{
 
 extern const {name}_description {name}_about;
 
-{_functions(interface)}
+{_functions(interface)}{"".join(map(_other, interface.others))}
 #ifdef __cplusplus
 }}
 #endif
 
 #endif
+"""
+
+
+def _arrays(interface: Interface) -> str:
+    """The structs of inputs and outputs of a function."""
+    prefix, name = interface.prefix, f"{interface.form.name}_{interface.verb}"
+    return f"""\
+/* The arrays that {name} reads. They may begin anywhere that their elements may. */
+typedef struct {{
+{_struct(interface, interface.inputs, "const ")}
+}} {prefix}_inputs;
+
+/* The arrays that {name} writes; they overlap nothing. */
+typedef struct {{
+{_struct(interface, interface.outputs, "")}
+}} {prefix}_outputs;
+"""
+
+
+def _other(interface: Interface) -> str:
+    """The structs and the declaration of a function beside the main one."""
+    name = interface.form.name
+    return f"""
+{_arrays(interface)}
+extern const {name}_description {interface.prefix}_about;
+
+/*
+ * {interface.meaning}
+ * It uses the same memory as {name}_{interface.form.verb}, and allocates nothing.
+ */
+int {interface.prefix}(
+    {parameters(interface)});
 """
 
 
@@ -252,9 +306,9 @@ void {name}_stop(void);
 
 def parameters(interface: Interface) -> str:
     """The parameters of the function that computes."""
-    name = interface.form.name
+    name, prefix = interface.form.name, interface.prefix
     sizes = f"const {name}_sizes *sizes, " if interface.sizes else ""
-    return f"{name} *self, {sizes}const {name}_inputs *inputs, const {name}_outputs *outputs"
+    return f"{name} *self, {sizes}const {prefix}_inputs *inputs, const {prefix}_outputs *outputs"
 
 
 def _bounds(interface: Interface) -> str:

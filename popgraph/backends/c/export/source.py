@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -57,12 +58,24 @@ _UNUSED = """\
 """
 
 
-def source(module: ModuleOp, interface: Interface, program: str) -> str:
-    """NAME.c."""
-    layout = Layout(find_program(module, program))
+@dataclass(frozen=True)
+class Steps:
+    """The code of a function: the kernels it calls, and the static functions of its program."""
+
+    kernels: list[Kernel]
+    text: str
+
+
+def steps_of(module: ModuleOp, program: str) -> Steps:
+    """The code of a program."""
     kernels = print_kernels(module)
-    steps = print_step(layout, kernels)
-    used = distinct(called(kernels, steps))
+    text = print_step(Layout(find_program(module, program)), kernels)
+    return Steps(called(kernels, text), text)
+
+
+def source(interface: Interface, steps: Sequence[Steps], programs: Sequence[str]) -> str:
+    """NAME.c, with the code and the program of each function of the model."""
+    used = distinct([kernel for one in steps for kernel in one.kernels])
     name = interface.form.name
     parts = [
         "#define _GNU_SOURCE\n" if interface.pooled else "",
@@ -71,8 +84,8 @@ def source(module: ModuleOp, interface: Interface, program: str) -> str:
         _UNUSED,
         vector_typedefs(used),
         *map(_kernel, used),
-        steps,
-        *_functions(interface, program),
+        *(one.text for one in steps),
+        *_functions(interface, programs),
     ]
     return "\n".join(filter(None, parts))
 
@@ -91,15 +104,15 @@ def _plain(location: str) -> str:
     return re.sub(r"[^ -~]|\\", "?", location).replace("*/", "*?").replace("/*", "?*")
 
 
-def _functions(interface: Interface, program: str) -> Iterator[str]:
+def _functions(interface: Interface, programs: Sequence[str]) -> Iterator[str]:
     form, image = interface.form, interface.image
     name, macro = form.name, form.name.upper()
     if form.weights is not Weights.FILE and image.rom_bytes:
         element = "uint64_t" if form.weights is Weights.ARRAY else "unsigned char"
         yield f"extern const {element} {name}_weights[];\n"
-    yield _described(interface)
+    yield from map(_described, interface.all)
     yield _init(interface)
-    yield _run(interface, program)
+    yield from map(_run, interface.all, programs)
     if image.state_bytes:
         at = image.written[0].number
         yield f"""\
@@ -135,7 +148,7 @@ void *{name}_variable({name} *self, size_t number) {{
 
 def _described(interface: Interface) -> str:
     form, image = interface.form, interface.image
-    name = form.name
+    name, prefix = form.name, interface.prefix
     lists = []
     kinds = {"inputs": interface.inputs, "outputs": interface.outputs}
     if interface.variables:
@@ -143,8 +156,8 @@ def _described(interface: Interface) -> str:
     for what, tensors in kinds.items():
         rows = "".join(f"    {_tensor(interface, slot)},\n" for _, slot in tensors.values())
         empty = f'    {{"", "", 0, 0, 0, {{0}}{", {-1}" if interface.sizes else ""}}},\n'
-        lists.append(f"static const {name}_tensor {name}_all_{what}[] = {{\n{rows or empty}}};\n")
-    sizes = f"{max(image.ram_bytes, 1)}, {image.rom_bytes}, {name.upper()}_ALIGNMENT"
+        lists.append(f"static const {name}_tensor {prefix}_all_{what}[] = {{\n{rows or empty}}};\n")
+    sizes = f"{name.upper()}_MEMORY_BYTES, {image.rom_bytes}, {name.upper()}_ALIGNMENT"
     counts = f"{len(interface.inputs)}, {len(interface.outputs)}"
     count = len(interface.variables)
     variables = f"    {count}, {name}_all_variables,\n" if count else ""
@@ -157,9 +170,9 @@ def _described(interface: Interface) -> str:
         lists.append(f"static const {name}_size {name}_all_sizes[] = {{\n{rows}}};\n")
         sized = f"    {len(interface.sizes)}, {name}_all_sizes,\n"
     about = f"""\
-const {name}_description {name}_about = {{
-    {quoted(name)}, {quoted(form.target.name)}, {sizes},
-    {counts}, {name}_all_inputs, {name}_all_outputs,
+const {name}_description {prefix}_about = {{
+    {quoted(prefix)}, {quoted(form.target.name)}, {sizes},
+    {counts}, {prefix}_all_inputs, {prefix}_all_outputs,
 {variables}{sized}}};
 """
     return "\n".join([*lists, about])
@@ -189,48 +202,52 @@ def _init(interface: Interface) -> str:
     lines += [
         f"if (({tested}) % {macro}_ALIGNMENT) return {macro}_UNALIGNED;",
         "memset(self, 0, sizeof *self);",
-        f"self->slots[0] = (void *)(intptr_t){form.threads};",
+        *(f"self->slots[{one.first}] = (void *)(intptr_t){form.threads};" for one in interface.all),
     ]
-    lines += [f"self->slots[{one.number}] = rom + {one.offset};" for one in image.constants]
-    lines += [f"self->slots[{one.number}] = ram + {one.offset};" for one in image.written]
+    for one in interface.all:
+        lines += [
+            f"self->slots[{one.first + place.number}] = {memory} + {place.offset};"
+            for memory, places in (("rom", one.image.constants), ("ram", one.image.written))
+            for place in places
+        ]
     if image.state_bytes:
         lines.append(f"memset(ram, 0, {macro}_STATE_BYTES);")
     lines += [
         f"memcpy(self->slots[{one.number}], rom + {one.offset}, {one.bytes});"
         for one in image.firsts
     ]
-    if not image.written:
+    if not any(one.image.written for one in interface.all):
         lines.append("(void)ram;")
     body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
     return f"int {name}_init({name} *self, void *memory{interface.given}) {{\n{body}}}\n"
 
 
 def _run(interface: Interface, program: str) -> str:
-    name, macro = interface.form.name, interface.form.name.upper()
+    name, macro, first = interface.form.name, interface.form.name.upper(), interface.first
     lines = [
         f"if (sizes->{member} < {size.least} || sizes->{member} > {interface.bound(member)}) "
         f"return {macro}_BAD_SIZE;"
         for member, (_, size) in interface.sizes.items()
     ]
     lines += [
-        f"self->slots[{number}] = (void *)(uintptr_t)&sizes->{member};"
+        f"self->slots[{first + number}] = (void *)(uintptr_t)&sizes->{member};"
         for member, (number, _) in interface.sizes.items()
     ]
     lines += [
-        f"self->slots[{number}] = (void *)(uintptr_t)inputs->{member};"
+        f"self->slots[{first + number}] = (void *)(uintptr_t)inputs->{member};"
         for member, (number, _) in interface.inputs.items()
     ] or ["(void)inputs;"]
     lines += [
-        f"self->slots[{number}] = outputs->{member};"
+        f"self->slots[{first + number}] = outputs->{member};"
         for member, (number, _) in interface.outputs.items()
     ] or ["(void)outputs;"]
-    lines.append(f"{program}_run(self->slots);")
+    lines.append(f"{program}_run(self->slots{f' + {first}' if first else ''});")
     table = interface.image.table
     for check in table.checks:
         number = table.named("output")[check.output]
-        lines += _checked(check, number, table.slots[number], macro)
+        lines += _checked(check, first + number, table.slots[number], macro)
     body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
-    return f"int {name}_{interface.form.verb}({parameters(interface)}) {{\n{body}}}\n"
+    return f"int {name}_{interface.verb}({parameters(interface)}) {{\n{body}}}\n"
 
 
 def _checked(check: IndexCheck, number: int, slot: Slot, macro: str) -> Iterator[str]:
