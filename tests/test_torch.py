@@ -121,13 +121,14 @@ def test_networks_train_as_in_pytorch(
 
 
 class Outputs(nn.Module):
-    """Several outputs, a detached one, a tied weight, a constant and an in-place change."""
+    """Several outputs, a detached one, a tied weight, a constant, padding and in-place changes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
         self.second.weight = self.first.weight
         self.unused = nn.Linear(2, 2)
+        self.table = nn.Embedding(3, 4, padding_idx=0)
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x: Any, scale: float = 1.0, *, offset: Any = None) -> Any:
@@ -136,6 +137,7 @@ class Outputs(nn.Module):
             fixed = self.first(x)
         y = self.second(self.first(x)) * fixed.clone()
         y[:, 0] = 0
+        y = y + self.table(torch.tensor([0, 1, 2]))
         return {"y": y * scale, "best": y.argmax(1), "x": x, "offset": offset, "fixed": fixed}
 
 
@@ -152,6 +154,7 @@ def test_outputs_have_their_structure_types_and_gradients() -> None:
         (wanted["y"].sum() + wanted["y"][0, 1]).backward()
         (found["y"].sum() + found["y"][0, 1]).backward()
     assert_near(module.first.weight.grad, eager.first.weight.grad)
+    assert_near(module.table.weight.grad, eager.table.weight.grad)
     assert module.unused.weight.grad is None
     assert compiled.calls == eager.calls == 2
     assert compiled.state_dict().keys() == module.state_dict().keys()

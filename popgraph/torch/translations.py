@@ -124,7 +124,7 @@ def embedding(
         return rows
     padded = op.Equal(indices, op.CastLike(op.Constant(value_int=padding_idx), indices))
     axis = op.Constant(value_ints=[-1])
-    return op.Where(op.Unsqueeze(padded, axis), detach(rows), rows)
+    return op.Where(op.Unsqueeze(padded, axis), _detach(rows), rows)
 
 
 def attention(
