@@ -268,6 +268,8 @@ def test_from_torch_names_inputs_outputs_and_weights() -> None:
     x = torch.randn(2, 1, 8, 8)
     model = popgraph.from_torch(network.eval(), x[:1], dynamic_shapes={"x": {0: "N"}})
     assert [one.name for one in model.graph.input] == ["x"]
+    (dims,) = [one.type.tensor_type.shape.dim for one in model.graph.input]
+    assert [one.dim_param or one.dim_value for one in dims] == ["N", 1, 8, 8]
     assert [one.name for one in model.graph.output] == ["y"]
     weights = {one.name for one in model.graph.initializer}
     assert {name for name, _ in network.named_parameters()} <= weights

@@ -230,7 +230,10 @@ FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in .*\n\s*(?P<c
 def _refusal(what: str, error: BaseException) -> PopgraphError:
     """The error of an exporter as one of ours, with the last line of code that is not PyTorch's."""
     text = re.sub(r"\x1b\[\d+m", "", str(error))
-    hint = "torch.compile(module, backend='popgraph') leaves such lines to PyTorch"
+    hint = (
+        "check that the module itself takes these arguments; torch.compile(module, "
+        "backend='popgraph') leaves unsupported lines to PyTorch"
+    )
     if "data-dependent" in text:
         what, first = "Python branches on the values of a tensor, or computes with them", ""
         hint = (

@@ -7,6 +7,7 @@ import io
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -137,6 +138,8 @@ def _newer(
     program.optimize()
     hold(graph, {name: one for name, one in weights.items() if isinstance(one, Tensor)})
     _rename(graph.inputs, names.of(names.inputs, [one.name for one in graph.inputs], "input"))
+    if shapes is not None:
+        _name_dimensions(module, args, kwargs, graph, shapes)
     usual = _output_names(exported.call_spec.out_spec, len(graph.outputs))
     _rename(graph.outputs, names.of(names.outputs, usual, "output"))
     taken = {one.name for one in (*graph.inputs, *graph.outputs)}
@@ -184,6 +187,28 @@ def _widened(
             if isinstance(value, Tensor) and value.shape[axis] == 1:
                 bound.arguments[name] = value.repeat_interleave(2, axis)
     return bound.args, bound.kwargs
+
+
+def _name_dimensions(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    graph: Any,
+    shapes: Mapping[str, Mapping[int, str]],
+) -> None:
+    """Gives open dimensions the user's names; the exporter invents others."""
+    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    arguments = [name for name, value in bound.items() if isinstance(value, Tensor)]
+    names = {
+        str(value.shape[axis]): name
+        for argument, value in zip(arguments, graph.inputs, strict=False)
+        for axis, name in shapes.get(argument, {}).items()
+    }
+    values = chain(graph.inputs, (value for node in graph for value in node.outputs))
+    for value in values:
+        for axis, size in enumerate(value.shape or ()):
+            if str(size) in names and not isinstance(size, int):
+                value.shape[axis] = names[str(size)]
 
 
 def _output_names(spec: Any, count: int) -> list[str]:
