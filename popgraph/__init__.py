@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from popgraph.support.errors import PopgraphError as PopgraphError
     from popgraph.support.machine import Machine as Machine
     from popgraph.support.tuning import Tuning as Tuning
+    from popgraph.torch.model import from_torch as from_torch
     from popgraph.training.callbacks import Callback as Callback
     from popgraph.training.curves import Curves as Curves
     from popgraph.training.gradient_model import onnx_gradient as onnx_gradient
@@ -60,6 +61,7 @@ _HOMES = {
     "onnx_jvp": "popgraph.training.jacobian_products",
     "onnx_vjp": "popgraph.training.jacobian_products",
     "quantize": "popgraph.quantization.quantize",
+    "from_torch": "popgraph.torch",
     "History": "popgraph.training.history",
     "Metric": "popgraph.training.metrics",
     "Callback": "popgraph.training.callbacks",
@@ -71,7 +73,7 @@ _HOMES = {
     "View": "popgraph.viewer.viewing",
 }
 """Public name -> module. PopART's names are in `popgraph.popart`."""
-_ROOMS = ("backend", "callbacks", "compat", "extend", "ort", "popart", "sklearn", "zoo")
+_ROOMS = ("backend", "callbacks", "compat", "extend", "ort", "popart", "sklearn", "torch", "zoo")
 """The public modules, except `testing`, which requires Hypothesis."""
 
 

@@ -64,14 +64,21 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
     Runs the blocks of a page in order.
 
-    Python blocks share one program. `.pgraph` blocks are saved under the name in their first
-    comment. Commands of console blocks run in a shell and must succeed. A `.pgraph` block with
-    errors is followed by the output of `popgraph check`.
+    Python blocks share one program, which runs before the next command and at the end. `.pgraph`
+    blocks are saved under the name in their first comment. Commands of console blocks run in a
+    shell and must succeed. A `.pgraph` block with errors is followed by the output of
+    `popgraph check`.
     """
     for package in ("torch", "casadi"):
         if any(other == page and f"import {package}" in text for other, _, text in blocks()):
             pytest.importorskip(package, reason="the page begins with it")
-    program, mistakes = "", ""
+    program, mistakes, pending = "", "", False
+
+    def run_program() -> None:
+        if pending:
+            (tmp_path / "page.py").write_text(program)
+            run([sys.executable, "page.py"], tmp_path)
+
     for other, language, text in blocks():
         if other != page:
             continue
@@ -81,17 +88,21 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
         elif language == "pgraph":
             name = re.match(r"# (\S+\.pgraph)", text)
             assert name, f"{page}: the first line of a .pgraph block names its file"
+            if (tmp_path / name[1]).exists():
+                run_program()
+                pending = False
             (tmp_path / name[1]).write_text(text)
             mistakes = what_is_wrong(tmp_path / name[1])
         elif language == "text":
             continue
         elif language == "python":
-            program += text + "\n"
-            (tmp_path / "page.py").write_text(program)
-            run([sys.executable, "page.py"], tmp_path)
+            program, pending = program + text + "\n", True
         else:
+            run_program()
+            pending = False
             for command in COMMAND.findall(text):
                 run(["bash", "-eo", "pipefail", "-c", FUNCTION + command], tmp_path)
+    run_program()
 
 
 def what_is_wrong(path: Path) -> str:

@@ -127,3 +127,7 @@ class NativeExecutable(Executable):
     @abstractmethod
     def variable(self, name: str) -> Array:
         """The memory of a variable."""
+
+    @abstractmethod
+    def place(self, variable: str, memory: Array) -> None:
+        """Keeps a variable in the caller's memory from now on; its value is what that holds."""

@@ -353,6 +353,16 @@ class CExecutable(NativeExecutable):
             )
         self._step_section.interrupted = False
 
+    def place(self, variable: str, memory: Array) -> None:
+        view = self.variable(variable)
+        flags = memory.flags
+        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+            raise RunError(f"the memory of variable {variable!r} must be contiguous and writable")
+        self._check_like(variable, view, memory)
+        with self._step_section:
+            self._put(self.table.named("variable")[variable], memory)
+            self._variables[variable] = memory
+
     def read(self, variable: str) -> Array:
         with self._step_section:
             if self._step_section.interrupted and variable not in self._written:
@@ -362,15 +372,19 @@ class CExecutable(NativeExecutable):
     def write(self, variable: str, value: Array) -> None:
         view = self.variable(variable)
         value = np.asarray(value)
+        self._check_like(variable, view, value)
+        with self._step_section:
+            view[...] = value
+            if self._step_section.interrupted:
+                self._written.add(variable)
+
+    @staticmethod
+    def _check_like(variable: str, view: Array, value: Array) -> None:
         if value.shape != view.shape or value.dtype != view.dtype:
             raise RunError(
                 f"variable {variable!r} is {view.dtype} of shape {text(view.shape)}, "
                 f"not {value.dtype} of shape {text(value.shape)}"
             )
-        with self._step_section:
-            view[...] = value
-            if self._step_section.interrupted:
-                self._written.add(variable)
 
     def variable(self, name: str) -> Array:
         view = self._variables.get(name)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
-from xdsl.builder import Builder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
-from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
+from popgraph.dialects.program import GraphOp, VariableOp
 from popgraph.passes.analysis.graph import only_graph
+from popgraph.passes.analysis.growing_graph import GrowingGraph
 from popgraph.passes.graphcore.stages.places import (
     Pipeline,
     Place,
@@ -83,48 +83,13 @@ def _drop_still(module: ModuleOp) -> None:
             Rewriter.erase_op(op)
 
 
-@dataclass
-class _Growing:
-    """A part under construction."""
-
-    block: Block
-    values: dict[SSAValue, SSAValue] = field(default_factory=dict)
-    inputs: dict[str, SSAValue] = field(default_factory=dict)
-    outputs: dict[str, SSAValue] = field(default_factory=dict)
-    variables: dict[str, SSAValue] = field(default_factory=dict)
-
-    def add(self, op: Operation) -> None:
-        Builder(InsertPoint.at_end(self.block)).insert(op)
-
-    def variable(self, name: str, like: VariableOp) -> SSAValue:
-        """The one read of a variable in this part."""
-        if name not in self.variables:
-            made = VariableOp(name, like.literal)
-            made.location = like.location
-            self.add(made)
-            self.variables[name] = made.result
-        return self.variables[name]
-
-    def input(self, name: str, like: SSAValue) -> SSAValue:
-        if name not in self.inputs:
-            self.inputs[name] = self.block.insert_arg(like.type, len(self.block.args))
-        return self.inputs[name]
-
-    def finished(self) -> ModuleOp:
-        self.add(ReturnOp(list(self.outputs.values()), list(self.outputs)))
-        graph = GraphOp("main", tuple(self.inputs), ())
-        graph.body.detach_block(graph.block)
-        graph.body.add_block(self.block)
-        return ModuleOp([graph])
-
-
 class Cut:
     """Copies the operations of a graph into parts."""
 
     def __init__(self, graph: GraphOp, pipeline: Pipeline, settled: Mapping[str, Place]) -> None:
         self._graph, self._pipeline, self._settled = graph, pipeline, settled
         self.places = Places(graph, pipeline)
-        self._parts: dict[Place, _Growing] = {}
+        self._parts: dict[Place, GrowingGraph] = {}
         self._edges: dict[SSAValue, str] = {}
         self._names = {value: name for name, value in graph.inputs.items()}
         taken = {*graph.inputs, *graph.outputs}
@@ -142,8 +107,8 @@ class Cut:
         for place in sorted(self._parts):
             yield Part(place, self._parts[place].finished())
 
-    def _part(self, place: Place) -> _Growing:
-        return self._parts.setdefault(place, _Growing(Block()))
+    def _part(self, place: Place) -> GrowingGraph:
+        return self._parts.setdefault(place, GrowingGraph(Block()))
 
     def _clone(self, op: Operation, place: Place) -> None:
         part = self._part(place)
