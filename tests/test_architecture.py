@@ -268,8 +268,10 @@ ROOMS: dict[str, dict[str, str]] = {
         "prefetching": "indices",
         "interchanging": "editor indices marked",
         "unrolling": "editor marked",
+        "splitting": "editor indices marked",
         "vectorizing": "editor indices",
         "prefetch_panels": "prefetching",
+        "split_loops": "splitting",
         "interchange_loops": "interchanging",
         "unroll_loops": "unrolling",
         "vectorize_loops": "vectorizing",
@@ -554,7 +556,7 @@ def test_imports_inside_functions_are_lazy_on_purpose() -> None:
     lazy = ("__main__.py", "cli/", "universe.py", "compat/", "backends/c/backend.py")
     lazy += ("dialects/registry.py", "passes/loops/prefetch_panels.py")
     lazy += ("passes/loops/unroll_loops.py", "passes/loops/vectorize_loops.py")
-    lazy += ("passes/loops/interchange_loops.py",)
+    lazy += ("passes/loops/interchange_loops.py", "passes/loops/split_loops.py")
     found = []
     for path in FILES:
         if name_of(path).endswith("__init__.py") or name_of(path).startswith(lazy):

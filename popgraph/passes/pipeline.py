@@ -36,6 +36,7 @@ from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.loops.interchange_loops import InterchangeLoops
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
+from popgraph.passes.loops.split_loops import SplitLoops
 from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.loops.vectorize_loops import VectorizeLoops
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
@@ -257,6 +258,12 @@ PIPELINE: tuple[Step, ...] = (
         StructuredToLoops,
         "before memory is planned, so that equal operations share a kernel",
         to="loops",
+    ),
+    Step(
+        "loops",
+        SplitLoops,
+        "later passes transform loops of constant bounds",
+        optional=True,
     ),
     Step(
         "loops",

@@ -146,6 +146,7 @@ builtin.module {{
     ("recipes", "message"),
     [
         ({"inner": "interchange", "second": "interchange"}, "may hold one other such loop"),
+        ({"inner": "split", "outer": "split"}, "may hold no other such loop"),
         ({"inner": "vectorize = array<i64: 4, 3>"}, "must cover the 8 iterations of the loop"),
         ({"inner": "vectorize = array<i64: 8, 0>"}, "must cover the 8 iterations of the loop"),
         ({"inner": "vectorize = 8 : i64"}, "must cover the 8 iterations of the loop"),

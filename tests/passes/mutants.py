@@ -818,6 +818,11 @@ def one_short(original: Any) -> Any:
     return lambda *args: original(*args)[:-1] or original(*args)
 
 
+def from_the_first_row(original: Any) -> Any:
+    """A block begins at the first row."""
+    return lambda copy, first: original(copy, first.scaled(0))
+
+
 def newest_twice(original: Any) -> Any:
     """Adds a chunk to itself instead of to the total."""
     return lambda kind, old, *new: original(kind, *new, new[-1])
@@ -1553,6 +1558,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "blocks of rows with a common panel share the sums of the first",
         f"{PASSES}.structured.to_loops.contraction.contract:TileSums",
         the_first_rows,
+    ),
+    Mutant(
+        "split-loops",
+        "the last blocks are left out",
+        f"{PASSES}.loops.splitting:balanced",
+        one_short,
+    ),
+    Mutant(
+        "split-loops",
+        "all blocks begin at the first row",
+        f"{PASSES}.loops.splitting:BlockCopy.write",
+        from_the_first_row,
     ),
     Mutant(
         "interchange-loops",

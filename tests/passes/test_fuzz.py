@@ -101,6 +101,7 @@ TRAINED = {
     "hoist-constants",
     "move-updates",
     "structured-to-loops",
+    "split-loops",
     "interchange-loops",
     "vectorize-loops",
     "unroll-loops",
@@ -110,8 +111,8 @@ TRAINED = {
 """Passes that meet new operations in training; other passes would repeat the inference tests."""
 
 LOOPS = (
-    *("structured-to-loops", "interchange-loops", "vectorize-loops", "unroll-loops"),
-    "prefetch-panels",
+    *("structured-to-loops", "split-loops", "interchange-loops", "vectorize-loops"),
+    *("unroll-loops", "prefetch-panels"),
 )
 """Passes that write or change the loops of kernels."""
 
@@ -247,7 +248,8 @@ class Place:
                 return drawn
             learns = self.name in {
                 *("assign-layouts", "use-winograd"),
-                *("structured-to-loops", "interchange-loops", "vectorize-loops", "unroll-loops"),
+                *("structured-to-loops", "split-loops", "interchange-loops"),
+                *("vectorize-loops", "unroll-loops"),
             }
             drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
             return drawn | training_controlled(dtype="f64", nll=nll)

@@ -20,6 +20,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.loops.interchange_loops import InterchangeLoops
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.loops.prefetching import Inserter
+from popgraph.passes.loops.split_loops import SplitLoops
 from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.loops.vectorize_loops import VectorizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
@@ -48,7 +49,7 @@ def product(rows: int, terms: int, chunk: int) -> ModuleOp:
 def prefetched_lines(before: ModuleOp, tuning: Tuning) -> list[int]:
     """Lines of the packed factor that a contraction prefetches, in order."""
     target, after = Target(tuning=tuning), before.clone()
-    loops = (InterchangeLoops(), VectorizeLoops(), UnrollLoops(target))
+    loops = (SplitLoops(target), InterchangeLoops(), VectorizeLoops(), UnrollLoops(target))
     for step in (StructuredToLoops(target), *loops):
         step.run(Compilation(), after)
     marked = after.clone()
@@ -115,7 +116,7 @@ def without_loops_around(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("target", "wrong"),
-    [("Inserter._in_next", in_steps), ("_around", without_loops_around)],
+    [("Inserter._in_next", in_steps), ("enclosing", without_loops_around)],
 )
 def test_planted_bugs_of_prefetches_are_found(
     target: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

@@ -206,8 +206,8 @@ def test_loop_passes_are_listed_with_their_changes() -> None:
     rows = popgraph.view(builder).document.part("passes")["passes"]
     names = [row["name"] for row in rows if row["level"] == "loops"]
     assert names == [
-        *("interchange-loops", "vectorize-loops", "unroll-loops", "prefetch-panels"),
-        "plan-memory",
+        *("split-loops", "interchange-loops", "vectorize-loops", "unroll-loops"),
+        *("prefetch-panels", "plan-memory"),
     ]
     row = next(row for row in rows if row["name"] == "prefetch-panels")
     lines = [line for line in row["diff"].split("\n") if line.startswith("+")]

@@ -1,1 +1,1 @@
-"""Loop transformations of kernels: interchange, vectorization, unrolling, prefetches."""
+"""Loop transformations of kernels: split, interchange, vectorization, unrolling, prefetches."""

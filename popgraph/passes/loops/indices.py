@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xdsl.dialects import arith, scf
+from collections.abc import Iterator
+
+from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -121,6 +123,14 @@ def before(anchor: Operation, kind: type[Arithmetic], lhs: SSAValue, rhs: SSAVal
     made = create_same_type(kind, lhs, rhs)
     block.insert_op_before(made, anchor)
     return made.results[0]
+
+
+def enclosing(loop: Operation) -> Iterator[Operation]:
+    """A loop and the operations around it, innermost first, inside the function."""
+    op: Operation | None = loop
+    while op is not None and not isinstance(op, func.FuncOp):
+        yield op
+        op = op.parent_op()
 
 
 def loops_in(block: Block) -> list[scf.ForOp]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, func, memref, scf, vector
+from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -13,7 +13,14 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile import PrefetchAheadAttr, PrefetchNextAttr, PrefetchOp
 from popgraph.dialects.tile.loops.recipes import PREFETCH, argument_of
 from popgraph.dialects.tile.loops.soundness import constant_of
-from popgraph.passes.loops.indices import Indices, ancestor, before, blocks_in, loops_in
+from popgraph.passes.loops.indices import (
+    Indices,
+    ancestor,
+    before,
+    blocks_in,
+    enclosing,
+    loops_in,
+)
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.tuning import Target
 
@@ -77,7 +84,7 @@ class Inserter:
         loads = self._loads(loop.body.block)
         if not loads:
             return
-        around = list(_around(loop))
+        around = list(enclosing(loop))
         inner, outer = around[: recipe["loops"]], around[recipe["loops"] :]
         here = self.indices.of(loads[0].operands[1])
         index = self._in_next(inner, here, recipe) + recipe["first"]
@@ -138,14 +145,6 @@ def _width(op: Load) -> int:
     """The number of elements that a load reads."""
     type_ = op.results[0].type
     return int(type_.get_shape()[0]) if isinstance(type_, VectorType) else 1
-
-
-def _around(loop: scf.ForOp) -> Iterator[Operation]:
-    """A loop and the operations around it, innermost first, inside the function."""
-    op: Operation | None = loop
-    while op is not None and not isinstance(op, func.FuncOp):
-        yield op
-        op = op.parent_op()
 
 
 def _counter(loop: Operation) -> SSAValue:

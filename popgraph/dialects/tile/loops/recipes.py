@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import DenseArrayBase, IntAttr, UnitAttr, i64
+from xdsl.dialects import memref, scf
+from xdsl.dialects.builtin import DenseArrayBase, IntAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import NamedNumbers
+from popgraph.support.shapes import prod
 
 Recipes: TypeAlias = Mapping[str, Attribute]
 """{name: attribute} of one loop."""
@@ -27,6 +28,36 @@ UNROLLED: Recipes = {UNROLL: UnitAttr()}
 def is_unrolled(op: Operation) -> bool:
     """Whether a loop is marked for full unrolling."""
     return UNROLL in op.attributes
+
+
+SPLIT = "split"
+"""
+The attribute of a loop over blocks, to replace by loops over blocks of constant, balanced sizes.
+
+Its step is the size of the largest block; the body computes the size of the current one
+(`block_size`). Blocks are independent of each other, and local memory that the body allocates has
+an equal part for each iteration of a block.
+"""
+IN_BLOCKS: Recipes = {SPLIT: UnitAttr()}
+
+
+def check_split(loop: scf.ForOp, blocks: range | None) -> None:
+    """Raises VerifyException unless a loop over blocks, and the memory of each, can be split."""
+    if SPLIT not in loop.attributes:
+        return
+    inside = [op for op in loop.walk() if op is not loop]
+    if blocks is None or loop.results or any(SPLIT in op.attributes for op in inside):
+        raise VerifyException(
+            f"a loop marked {SPLIT} needs constant bounds, may carry no values, and may hold no "
+            f"other such loop"
+        )
+    for op in inside:
+        type_ = op.memref.type if isinstance(op, memref.AllocaOp) else None
+        if isinstance(type_, MemRefType) and prod(type_.get_shape()) % blocks.step:
+            raise VerifyException(
+                f"local memory in a loop marked {SPLIT} must have an equal part for each of "
+                f"{blocks.step} iterations, not {type_}"
+            )
 
 
 INTERCHANGE = "interchange"
@@ -130,6 +161,16 @@ class PrefetchNextAttr(ParametrizedAttribute):
 
     def __getitem__(self, name: str) -> int:
         return self.numbers.data[(*self.FIELDS, *self.RARE).index(name)]
+
+    def outside_of(self, number: int, at: int) -> PrefetchNextAttr:
+        """The recipe without the outer loop `number`, innermost first, at its iteration `at`."""
+        again, numbers = list(self.again), {name: self[name] for name in (*self.FIELDS, *self.RARE)}
+        if 0 <= number < len(again):
+            numbers["first"] += again.pop(number) * at
+        # Trailing zeros are loops that share nothing: the text of a recipe has none.
+        while again and not again[-1]:
+            again.pop()
+        return self.of(again, **numbers)
 
     def print_parameters(self, printer: Printer) -> None:
         numbers = {name: self[name] for name in (*self.FIELDS, *self.RARE)}

@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.tile.loops.recipes import (
     check_interchanged,
     check_prefetch,
+    check_split,
     check_vectorized,
 )
 
@@ -33,6 +34,7 @@ def check_body(kernel: Operation) -> None:
             check_prefetch(op, memories)
             check_interchanged(op)
             steps = iterations(op)
+            check_split(op, steps)
             check_vectorized(op, None if steps is None or steps.step != 1 else len(steps))
         elif isinstance(op, Access):
             _check_access(op)

@@ -72,7 +72,8 @@ class Blocks:
 def balanced(extent: int, most: int) -> list[Blocks]:
     """Blocks of at most `most` rows, of at most two sizes that differ by one."""
     # 49 rows in blocks of 14: 13 + 12 + 12 + 12, not 14 + 14 + 14 + 7. Each size of block is code
-    # of its own.
+    # of its own. Zen 5: 6 to 14 rows of 2 vectors reach 91 to 95 % of peak, 4 rows 62 %. So 17 rows
+    # are 9 + 8, not 14 + 3.
     blocks = -(-extent // most)
     size, more = divmod(extent, blocks)
     first = Blocks(0, more, size + 1)

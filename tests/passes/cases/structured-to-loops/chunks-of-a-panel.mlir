@@ -51,125 +51,109 @@ builtin.module {
     %5 = arith.constant 2 : index
     %6 = arith.constant 1 : index
     %7 = memref.alloca() : memref<48xf32>
-    %8 = arith.constant 8 : index
-    %9 = arith.constant 0.000000e+00 : f32
-    %10 = arith.constant 24 : index
-    %11 = arith.constant 16 : index
-    %12 = memref.alloca() : memref<16xf32>
-    %13 = arith.constant 4 : index
-    %14 = arith.constant 48 : index
-    %15 = arith.constant 64 : index
-    %16 = arith.constant 32 : index
-    %17 = memref.alloca() : memref<8xf32>
-    scf.for %18 = %4 to %5 step %6 {
-      scf.for %19 = %4 to %5 step %6 {
-        %20 = arith.muli %19, %10 : index
-        scf.for %21 = %4 to %5 step %6 {
-          %22 = arith.muli %21, %8 : index
-          %23 = arith.addi %20, %22 : index
-          scf.for %24 = %4 to %8 step %6 {
-            %25 = arith.addi %23, %24 : index
-            memref.store %9, %7[%25] : memref<48xf32>
-          } {vectorize = array<i64: 4, 4>}
-        }
-        scf.for %26 = %4 to %8 step %6 {
-          %27 = arith.addi %20, %26 : index
-          %28 = arith.addi %27, %11 : index
-          memref.store %9, %7[%28] : memref<48xf32>
-        } {vectorize = array<i64: 4, 4>}
-      }
-      %29 = arith.muli %18, %15 : index
-      scf.for %30 = %4 to %5 step %6 {
-        %31 = arith.muli %30, %13 : index
-        %32 = arith.muli %30, %16 : index
-        %33 = arith.addi %29, %32 : index
-        scf.for %34 = %4 to %5 step %6 {
-          %35 = arith.muli %34, %14 : index
-          %36 = arith.addi %31, %35 : index
-          scf.for %37 = %4 to %5 step %6 {
-            %38 = arith.muli %37, %8 : index
-            %39 = arith.addi %36, %38 : index
-            scf.for %40 = %4 to %8 step %6 {
-              %41 = arith.addi %38, %40 : index
-              memref.store %9, %12[%41] : memref<16xf32>
-              %42 = arith.addi %33, %40 : index
-              scf.for %43 = %4 to %13 step %6 {
-                %44 = arith.addi %39, %43 : index
-                %45 = memref.load %1[%44] : memref<96xf32>
-                %46 = arith.muli %43, %8 : index
-                %47 = arith.addi %42, %46 : index
-                %48 = memref.load %2[%47] : memref<128xf32>
-                %49 = memref.load %12[%41] : memref<16xf32>
-                %50 = arith.mulf %45, %48 : f32
-                %51 = arith.addf %49, %50 : f32
-                memref.store %51, %12[%41] : memref<16xf32>
-              }
-            } {interchange, vectorize = array<i64: 4, 4>}
-          } {unroll, interchange}
-          %52 = arith.muli %34, %10 : index
-          scf.for %53 = %4 to %5 step %6 {
-            %54 = arith.muli %53, %8 : index
-            %55 = arith.addi %52, %54 : index
-            scf.for %56 = %4 to %8 step %6 {
-              %57 = arith.addi %55, %56 : index
-              %58 = memref.load %7[%57] : memref<48xf32>
-              %59 = arith.addi %54, %56 : index
-              %60 = memref.load %12[%59] : memref<16xf32>
-              %61 = arith.addf %58, %60 : f32
-              memref.store %61, %7[%57] : memref<48xf32>
+    %8 = arith.constant 3 : index
+    %9 = arith.constant 8 : index
+    %10 = arith.constant 0.000000e+00 : f32
+    %11 = arith.constant 24 : index
+    %12 = arith.constant 4 : index
+    %13 = arith.constant 48 : index
+    %14 = arith.constant 64 : index
+    %15 = arith.constant 32 : index
+    %16 = arith.constant 16 : index
+    scf.for %17 = %4 to %5 step %6 {
+      scf.for %18 = %4 to %5 step %6 {
+        %19 = arith.muli %18, %11 : index
+        scf.for %20 = %4 to %8 step %5 {
+          %21 = arith.subi %8, %20 : index
+          %22 = arith.minsi %5, %21 : index
+          %23 = arith.muli %20, %9 : index
+          %24 = arith.addi %19, %23 : index
+          scf.for %25 = %4 to %22 step %6 {
+            %26 = arith.muli %25, %9 : index
+            %27 = arith.addi %24, %26 : index
+            scf.for %28 = %4 to %9 step %6 {
+              %29 = arith.addi %27, %28 : index
+              memref.store %10, %7[%29] : memref<48xf32>
             } {vectorize = array<i64: 4, 4>}
-          } {unroll}
-          scf.for %62 = %4 to %8 step %6 {
-            memref.store %9, %17[%62] : memref<8xf32>
-            %63 = arith.addi %33, %62 : index
-            scf.for %64 = %4 to %13 step %6 {
-              %65 = arith.addi %36, %64 : index
-              %66 = arith.addi %65, %11 : index
-              %67 = memref.load %1[%66] : memref<96xf32>
-              %68 = arith.muli %64, %8 : index
-              %69 = arith.addi %63, %68 : index
-              %70 = memref.load %2[%69] : memref<128xf32>
-              %71 = memref.load %17[%62] : memref<8xf32>
-              %72 = arith.mulf %67, %70 : f32
-              %73 = arith.addf %71, %72 : f32
-              memref.store %73, %17[%62] : memref<8xf32>
-            }
-          } {interchange, vectorize = array<i64: 4, 4>}
-          scf.for %74 = %4 to %8 step %6 {
-            %75 = arith.addi %52, %74 : index
-            %76 = arith.addi %75, %11 : index
-            %77 = memref.load %7[%76] : memref<48xf32>
-            %78 = memref.load %17[%74] : memref<8xf32>
-            %79 = arith.addf %77, %78 : f32
-            memref.store %79, %7[%76] : memref<48xf32>
-          } {vectorize = array<i64: 4, 4>}
+          }
+        } {split}
+      }
+      %30 = arith.muli %17, %14 : index
+      scf.for %31 = %4 to %5 step %6 {
+        %32 = arith.muli %31, %12 : index
+        %33 = arith.muli %31, %15 : index
+        %34 = arith.addi %30, %33 : index
+        scf.for %35 = %4 to %5 step %6 {
+          %36 = arith.muli %35, %13 : index
+          %37 = arith.addi %32, %36 : index
+          %38 = arith.muli %35, %11 : index
+          scf.for %39 = %4 to %8 step %5 {
+            %40 = arith.subi %8, %39 : index
+            %41 = arith.minsi %5, %40 : index
+            %42 = memref.alloca() : memref<16xf32>
+            %43 = arith.muli %39, %9 : index
+            %44 = arith.addi %37, %43 : index
+            scf.for %45 = %4 to %41 step %6 {
+              %46 = arith.muli %45, %9 : index
+              %47 = arith.addi %44, %46 : index
+              scf.for %48 = %4 to %9 step %6 {
+                %49 = arith.addi %46, %48 : index
+                memref.store %10, %42[%49] : memref<16xf32>
+                %50 = arith.addi %34, %48 : index
+                scf.for %51 = %4 to %12 step %6 {
+                  %52 = arith.addi %47, %51 : index
+                  %53 = memref.load %1[%52] : memref<96xf32>
+                  %54 = arith.muli %51, %9 : index
+                  %55 = arith.addi %50, %54 : index
+                  %56 = memref.load %2[%55] : memref<128xf32>
+                  %57 = memref.load %42[%49] : memref<16xf32>
+                  %58 = arith.mulf %53, %56 : f32
+                  %59 = arith.addf %57, %58 : f32
+                  memref.store %59, %42[%49] : memref<16xf32>
+                }
+              } {interchange, vectorize = array<i64: 4, 4>}
+            } {unroll, interchange}
+            %60 = arith.addi %38, %43 : index
+            scf.for %61 = %4 to %41 step %6 {
+              %62 = arith.muli %61, %9 : index
+              %63 = arith.addi %60, %62 : index
+              scf.for %64 = %4 to %9 step %6 {
+                %65 = arith.addi %63, %64 : index
+                %66 = memref.load %7[%65] : memref<48xf32>
+                %67 = arith.addi %62, %64 : index
+                %68 = memref.load %42[%67] : memref<16xf32>
+                %69 = arith.addf %66, %68 : f32
+                memref.store %69, %7[%65] : memref<48xf32>
+              } {vectorize = array<i64: 4, 4>}
+            } {unroll}
+          } {split}
         }
       }
-      %80 = arith.muli %18, %8 : index
-      scf.for %81 = %4 to %5 step %6 {
-        %82 = arith.muli %81, %10 : index
-        %83 = arith.muli %81, %14 : index
-        %84 = arith.addi %80, %83 : index
-        scf.for %85 = %4 to %5 step %6 {
-          %86 = arith.muli %85, %8 : index
-          %87 = arith.addi %82, %86 : index
-          %88 = arith.muli %85, %11 : index
-          %89 = arith.addi %84, %88 : index
-          scf.for %90 = %4 to %8 step %6 {
-            %91 = arith.addi %87, %90 : index
-            %92 = memref.load %7[%91] : memref<48xf32>
-            %93 = arith.addi %89, %90 : index
-            memref.store %92, %3[%93] : memref<96xf32>
-          } {vectorize = array<i64: 4, 4>}
-        }
-        scf.for %94 = %4 to %8 step %6 {
-          %95 = arith.addi %82, %94 : index
-          %96 = arith.addi %95, %11 : index
-          %97 = memref.load %7[%96] : memref<48xf32>
-          %98 = arith.addi %84, %94 : index
-          %99 = arith.addi %98, %16 : index
-          memref.store %97, %3[%99] : memref<96xf32>
-        } {vectorize = array<i64: 4, 4>}
+      %70 = arith.muli %17, %9 : index
+      scf.for %71 = %4 to %5 step %6 {
+        %72 = arith.muli %71, %11 : index
+        %73 = arith.muli %71, %13 : index
+        %74 = arith.addi %70, %73 : index
+        scf.for %75 = %4 to %8 step %5 {
+          %76 = arith.subi %8, %75 : index
+          %77 = arith.minsi %5, %76 : index
+          %78 = arith.muli %75, %9 : index
+          %79 = arith.addi %72, %78 : index
+          %80 = arith.muli %75, %16 : index
+          %81 = arith.addi %74, %80 : index
+          scf.for %82 = %4 to %77 step %6 {
+            %83 = arith.muli %82, %9 : index
+            %84 = arith.addi %79, %83 : index
+            %85 = arith.muli %82, %16 : index
+            %86 = arith.addi %81, %85 : index
+            scf.for %87 = %4 to %9 step %6 {
+              %88 = arith.addi %84, %87 : index
+              %89 = memref.load %7[%88] : memref<48xf32>
+              %90 = arith.addi %86, %87 : index
+              memref.store %89, %3[%90] : memref<96xf32>
+            } {vectorize = array<i64: 4, 4>}
+          }
+        } {split}
       }
     }
     func.return

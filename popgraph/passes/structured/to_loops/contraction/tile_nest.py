@@ -9,8 +9,9 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.loops.recipes import IN_BLOCKS
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.analysis.panels import Column, balanced, last_panel, whole_panel
+from popgraph.passes.structured.analysis.panels import Column, last_panel, whole_panel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -21,8 +22,8 @@ from popgraph.support.shapes import prod
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the computation of these vectors of the current panel."""
 
-EmitRows = Callable[[int, Index], None]
-"""Writes the computation of a block of rows: (number of rows, number of the first)."""
+EmitRows = Callable[[int, SSAValue | None, Index], None]
+"""Writes the computation of a block: (rows, `Tile.count`, number of the first row)."""
 
 EmitTile = Callable[[Tile], None]
 """Writes the computation of one tile."""
@@ -97,10 +98,10 @@ class TileNest:
             else:
                 self.each_tile(columns, between, rows, lambda tile, _: emit(tile))
 
-        def rows_then_panels(size: int, _: Index) -> None:
+        def rows_then_panels(size: int, count: SSAValue | None, _: Index) -> None:
             def group_of_panels(part: Span) -> None:
                 def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-                    self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
+                    self._panels(part, lambda columns: emit(Tile(size, tuple(columns), count)))
                     return carried
 
                 write_nest(self.point, window_loops, inside)
@@ -127,7 +128,11 @@ class TileNest:
 
         def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
             before = _iteration_number(self.point, around).scaled(rows_of(self.loops.blocked))
-            self._rows(rows, lambda size, first: emit(Tile(size, tuple(columns)), before + first))
+
+            def tile(size: int, count: SSAValue | None, first: Index) -> None:
+                emit(Tile(size, tuple(columns), count), before + first)
+
+            self._rows(rows, tile)
             return carried
 
         write_nest(self.point, around, inside)
@@ -244,25 +249,31 @@ class TileNest:
     def _rows(self, parts: Sequence[Span], emit: EmitRows) -> None:
         """Writes blocks of rows, or of whole lines of rows."""
         if not parts:
-            emit(1, Index())
+            emit(1, None, Index())
             return
         group, part, rows = self.loops.blocked[0], parts[0], self.loops.rows
         across = rows.extent if self.loops.lines and rows else 1
-        extent = part.static_extent
+        extent, most = part.static_extent, max(1, self.schedule.mr.data // across)
         if extent is None:
             self._running_rows(group, part, across, emit)
             return
-        # Zen 5: 6 to 14 rows of 2 vectors reach 91 to 95 % of peak, 4 rows 62 %. So 17 rows are
-        # 9 + 8, not 14 + 3.
-        for blocks in balanced(extent, max(1, self.schedule.mr.data // across)):
-            size, start = blocks.size, blocks.start
-            if blocks.count == 1:
-                self.point.bind(group, part.base + start)
-                emit(size * across, Index(start * across))
-                continue
-            with self.point.writer.loop(start, start + blocks.count * size, size) as loop:
-                self.point.bind(group, part.base + Index.of(loop.counter))
-                emit(size * across, Index.of(loop.counter, across))
+        if extent <= most:
+            self.point.bind(group, part.base)
+            emit(extent * across, None, Index())
+            return
+        # One body for all blocks, as the largest needs it: `split-loops` balances them, and copies
+        # the body for each size.
+        writer = self.point.writer
+        with writer.loop(0, extent, most, recipes=IN_BLOCKS if most > 1 else {}) as loop:
+            self.point.bind(group, part.base + Index.of(loop.counter))
+            count = self._count(loop.counter, extent, most) if most > 1 else None
+            emit(most * across, count, Index.of(loop.counter, across))
+
+    def _count(self, first: SSAValue, extent: int, most: int) -> SSAValue:
+        """The number of iterations of a block."""
+        writer = self.point.writer
+        left = writer.once(arith.SubiOp(writer.constant(extent), first))
+        return writer.once(arith.MinSIOp(writer.constant(most), left))
 
     def _running_rows(self, group: Group, part: Span, across: int, emit: EmitRows) -> None:
         """
@@ -278,7 +289,7 @@ class TileNest:
             upper = part.upper if size == 1 else whole_steps(writer, lower, part.upper, size)
             with writer.loop(lower, upper, size) as loop:
                 self.point.bind(group, part.base + Index.of(loop.counter))
-                emit(size * across, Index.of(loop.counter, across))
+                emit(size * across, None, Index.of(loop.counter, across))
             lower, size = upper, (1 << (size - 1).bit_length()) // 2
 
 

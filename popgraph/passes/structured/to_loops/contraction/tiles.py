@@ -14,7 +14,7 @@ from popgraph.passes.structured.analysis.panels import Column, narrowed
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
 from popgraph.passes.structured.to_loops.emit.create import create_same_type, sum_of
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 
 ROLLED: Recipes = {}
 """The recipes of a loop that stays."""
@@ -22,10 +22,16 @@ ROLLED: Recipes = {}
 
 @dataclass(frozen=True)
 class Tile:
-    """The results of one micro-kernel: some rows of some vectors."""
+    """
+    The results of one micro-kernel: some rows of some vectors.
+
+    In a loop over blocks, `rows` are those of the largest one. `count` is the extent of the current
+    one: in lines if a block has several, else in rows.
+    """
 
     rows: int
     columns: tuple[Column, ...]
+    count: SSAValue | None = None
 
     @property
     def lanes(self) -> tuple[int, int]:
@@ -35,7 +41,8 @@ class Tile:
     @property
     def results(self) -> Tile:
         """The tile without lanes that are not results; its last vectors are narrower."""
-        return Tile(self.rows, tuple(part for one in self.columns for part in narrowed(one)))
+        parts = tuple(part for one in self.columns for part in narrowed(one))
+        return Tile(self.rows, parts, self.count)
 
 
 @dataclass(frozen=True)
@@ -99,13 +106,19 @@ class TileGrid:
         """Opens a loop over the rows of a tile, or two with lines."""
         across = tile.rows if self.line is None else self.across
         before = dict(self.point.indices)
+        lines: Bound = tile.rows // across
+        rows: Bound = across
+        if tile.count is not None and self.line is None:
+            rows = tile.count
+        elif tile.count is not None:
+            lines = tile.count
         with ExitStack() as loops:
-            line = self._loop(loops, tile.rows // across, self.line, recipes)
-            row = self._loop(loops, across, self.row, recipes)
+            line = self._loop(loops, lines, self.line, recipes)
+            row = self._loop(loops, rows, self.row, recipes)
             yield line.scaled(across) + row
         self.point.indices = before
 
-    def _loop(self, loops: ExitStack, extent: int, dim: int | None, recipes: Recipes) -> Index:
+    def _loop(self, loops: ExitStack, extent: Bound, dim: int | None, recipes: Recipes) -> Index:
         """Opens a loop along a dimension, unless it has a single iteration."""
         if extent == 1:
             return Index()
@@ -140,7 +153,11 @@ class TileGrid:
     # Local memory: `rows` x `lanes` elements, row by row
 
     def local(self, tile: Tile, kind: Attribute) -> SSAValue:
-        return self.writer.alloca(kind, tile.rows * self.lanes)
+        size = tile.rows * self.lanes
+        if tile.count is None:
+            return self.writer.alloca(kind, size)
+        # Inside the loop over blocks: `split-loops` gives each block what its rows need.
+        return self.writer.alloca_here(kind, size)
 
     def local_for(self, tile: Tile, access: Access) -> SSAValue:
         """Local memory for a tile of another memory's elements."""

@@ -313,6 +313,10 @@ class Writer:
         """Local memory, at the top of the kernel."""
         return self.add(memref.AllocaOp.get(element, shape=[size]), 0)
 
+    def alloca_here(self, element: Attribute, size: int) -> SSAValue:
+        """Local memory at the innermost level, new in each iteration."""
+        return self.add(memref.AllocaOp.get(element, shape=[size]))
+
     def local(self, element: Attribute, size: int) -> SSAValue:
         """Local memory that is written at this level; its loads are not hoisted out of it."""
         memory = self.alloca(element, size)

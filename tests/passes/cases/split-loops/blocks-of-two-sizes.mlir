@@ -1,0 +1,136 @@
+// Seven rows in blocks of at most three are 3 + 2 + 2: one block of its own and a loop, each with memory for its rows.
+// -p split-loops
+builtin.module {
+  func.func private @product(%0: index, %1: memref<21xf32>, %2: memref<12xf32>, %3: memref<28xf32>) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c3 = arith.constant 3 : index
+    %c4 = arith.constant 4 : index
+    %all = arith.constant 7 : index
+    %zero = arith.constant 0.000000e+00 : f32
+    scf.for %first = %c0 to %all step %c3 {
+      %left = arith.subi %all, %first : index
+      %rows = arith.minsi %c3, %left : index
+      %sums = memref.alloca() : memref<12xf32>
+      %a = arith.muli %first, %c3 : index
+      %z = arith.muli %first, %c4 : index
+      scf.for %row = %c0 to %rows step %c1 {
+        %r = arith.muli %row, %c4 : index
+        %b = arith.muli %row, %c3 : index
+        %c = arith.addi %a, %b : index
+        scf.for %lane = %c0 to %c4 step %c1 {
+          %s = arith.addi %r, %lane : index
+          memref.store %zero, %sums[%s] : memref<12xf32>
+          scf.for %k = %c0 to %c3 step %c1 {
+            %at = arith.addi %c, %k : index
+            %x = memref.load %1[%at] : memref<21xf32>
+            %d = arith.muli %k, %c4 : index
+            %p = arith.addi %d, %lane : index
+            %y = memref.load %2[%p] : memref<12xf32>
+            %sum = memref.load %sums[%s] : memref<12xf32>
+            %product = arith.mulf %x, %y : f32
+            %more = arith.addf %sum, %product : f32
+            memref.store %more, %sums[%s] : memref<12xf32>
+          }
+        } {interchange, vectorize = array<i64: 4>}
+      } {unroll, interchange}
+      scf.for %row = %c0 to %rows step %c1 {
+        %r = arith.muli %row, %c4 : index
+        %o = arith.addi %z, %r : index
+        scf.for %lane = %c0 to %c4 step %c1 {
+          %s = arith.addi %r, %lane : index
+          %sum = memref.load %sums[%s] : memref<12xf32>
+          %t = arith.addi %o, %lane : index
+          memref.store %sum, %3[%t] : memref<28xf32>
+        } {vectorize = array<i64: 4>}
+      } {unroll}
+    } {split}
+    func.return
+  }
+  pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"y">] {
+  ^bb0(%0: tensor<7x3xf32>, %1: tensor<3x4xf32>):
+    %2 = tile.launch @product chunks 1 : i64 inplace [](%0, %1) : (tensor<7x3xf32>, tensor<3x4xf32>) -> tensor<7x4xf32>
+    pg.return [#pg.bytes<"z">], %2 : tensor<7x4xf32>
+  }
+}
+// -----
+builtin.module {
+  func.func private @product(%0: index, %1: memref<21xf32>, %2: memref<12xf32>, %3: memref<28xf32>) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c3 = arith.constant 3 : index
+    %c4 = arith.constant 4 : index
+    %all = arith.constant 7 : index
+    %zero = arith.constant 0.000000e+00 : f32
+    %4 = memref.alloca() : memref<12xf32>
+    scf.for %5 = %c0 to %c3 step %c1 {
+      %6 = arith.muli %5, %c4 : index
+      %7 = arith.muli %5, %c3 : index
+      scf.for %8 = %c0 to %c4 step %c1 {
+        %9 = arith.addi %6, %8 : index
+        memref.store %zero, %4[%9] : memref<12xf32>
+        scf.for %10 = %c0 to %c3 step %c1 {
+          %11 = arith.addi %7, %10 : index
+          %12 = memref.load %1[%11] : memref<21xf32>
+          %13 = arith.muli %10, %c4 : index
+          %14 = arith.addi %8, %13 : index
+          %15 = memref.load %2[%14] : memref<12xf32>
+          %16 = memref.load %4[%9] : memref<12xf32>
+          %17 = arith.mulf %12, %15 : f32
+          %18 = arith.addf %16, %17 : f32
+          memref.store %18, %4[%9] : memref<12xf32>
+        }
+      } {interchange, vectorize = array<i64: 4>}
+    } {unroll, interchange}
+    scf.for %19 = %c0 to %c3 step %c1 {
+      %20 = arith.muli %19, %c4 : index
+      scf.for %21 = %c0 to %c4 step %c1 {
+        %22 = arith.addi %20, %21 : index
+        %23 = memref.load %4[%22] : memref<12xf32>
+        memref.store %23, %3[%22] : memref<28xf32>
+      } {vectorize = array<i64: 4>}
+    } {unroll}
+    %24 = arith.constant 2 : index
+    %25 = memref.alloca() : memref<8xf32>
+    scf.for %26 = %c3 to %all step %24 {
+      %27 = arith.muli %26, %c3 : index
+      scf.for %28 = %c0 to %24 step %c1 {
+        %29 = arith.muli %28, %c4 : index
+        %30 = arith.muli %28, %c3 : index
+        %31 = arith.addi %27, %30 : index
+        scf.for %32 = %c0 to %c4 step %c1 {
+          %33 = arith.addi %29, %32 : index
+          memref.store %zero, %25[%33] : memref<8xf32>
+          scf.for %34 = %c0 to %c3 step %c1 {
+            %35 = arith.addi %31, %34 : index
+            %36 = memref.load %1[%35] : memref<21xf32>
+            %37 = arith.muli %34, %c4 : index
+            %38 = arith.addi %32, %37 : index
+            %39 = memref.load %2[%38] : memref<12xf32>
+            %40 = memref.load %25[%33] : memref<8xf32>
+            %41 = arith.mulf %36, %39 : f32
+            %42 = arith.addf %40, %41 : f32
+            memref.store %42, %25[%33] : memref<8xf32>
+          }
+        } {interchange, vectorize = array<i64: 4>}
+      } {unroll, interchange}
+      %43 = arith.muli %26, %c4 : index
+      scf.for %44 = %c0 to %24 step %c1 {
+        %45 = arith.muli %44, %c4 : index
+        %46 = arith.addi %43, %45 : index
+        scf.for %47 = %c0 to %c4 step %c1 {
+          %48 = arith.addi %45, %47 : index
+          %49 = memref.load %25[%48] : memref<8xf32>
+          %50 = arith.addi %46, %47 : index
+          memref.store %49, %3[%50] : memref<28xf32>
+        } {vectorize = array<i64: 4>}
+      } {unroll}
+    }
+    func.return
+  }
+  pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"y">] {
+  ^bb0(%0: tensor<7x3xf32>, %1: tensor<3x4xf32>):
+    %2 = tile.launch @product chunks 1 : i64 inplace [](%0, %1) : (tensor<7x3xf32>, tensor<3x4xf32>) -> tensor<7x4xf32>
+    pg.return [#pg.bytes<"z">], %2 : tensor<7x4xf32>
+  }
+}
