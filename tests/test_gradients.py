@@ -12,11 +12,12 @@ import pytest
 from popgraph.backends.reference import evaluate
 from popgraph.compiler import BuildRequest
 from popgraph.passes.analysis.graph import only_graph
-from popgraph.passes.graphcore.jacobian_products import TANGENT, add_jvp, add_vjp
+from popgraph.passes.graphcore.jacobian_products import add_jvp, add_vjp
 from popgraph.passes.onnx.operator_ways import rows
 from popgraph.passes.onnx.without_gradient import reason
 from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE, Options
 from popgraph.support.arrays import Array
+from popgraph.support.derivatives import TANGENT
 from tests.gradient_cases import all_samples
 from tests.gradients import LOSS, Sample, Slope, formal_names, lowered
 from tests.one_node import close
