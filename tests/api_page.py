@@ -15,13 +15,17 @@ HEAD = """# Python's names
 
 What `import popgraph`, [`popgraph.callbacks`](coming-from-keras.md) and
 [`popgraph.extend`](extend.md) give, beside [PopART's names](popart.md).
-This page is made of the docstrings of the code.
+This page is made of the docstrings of the code. `from_torch` and `popgraph.torch`
+require PyTorch, and are on [a page of their own](coming-from-pytorch.md).
 """
+ELSEWHERE = ("from_torch", "torch")
+"""Names that require a package that this page is written without."""
 
 
 def own_names() -> list[str]:
     """The public names of the package that are not PopART's."""
-    return [name for name in dir(popgraph) if is_public(popgraph, name)]
+    names = [name for name in dir(popgraph) if name not in ELSEWHERE]
+    return [name for name in names if is_public(popgraph, name)]
 
 
 def is_public(module: object, name: str) -> bool:

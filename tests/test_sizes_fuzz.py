@@ -237,9 +237,9 @@ def blocks_only(original: Any) -> Any:
     """Plants a bug: rows that do not fill a block are skipped."""
 
     def rows(self: Any, group: Any, part: Any, across: int, emit: Any) -> None:
-        def whole(count: int, row: Any) -> None:
+        def whole(count: int, rows: Any, first: Any) -> None:
             if count > across or self.schedule.mr.data <= across:
-                emit(count, row)
+                emit(count, rows, first)
 
         original(self, group, part, across, whole)
 

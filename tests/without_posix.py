@@ -50,6 +50,7 @@ THIRD_PARTY = (
     ),
     *("xdsl.dialects.builtin", "lark", "cbor2", "ml_dtypes", "numpy.testing", "http.server"),
     *("multiprocessing.connection", "hypothesis", "asyncio", "email", "ctypes.util"),
+    *("sklearn.metrics", "sklearn.model_selection", "sklearn.utils"),
 )
 """Modules that are imported before: they have their own forms for Windows, chosen at import."""
 
