@@ -160,6 +160,31 @@ def test_outputs_have_their_structure_types_and_gradients() -> None:
     assert compiled.state_dict().keys() == module.state_dict().keys()
 
 
+def test_several_calls_are_differentiated_later() -> None:
+    """A call keeps outputs and residuals of its own: weights shared over time, accumulation."""
+    module = mlp()
+    eager, compiled = copy.deepcopy(module), popgraph.torch.compile(module)
+    inputs = [torch.randn(5, 4) for _ in range(3)]
+    for network in (eager, compiled):
+        found = [network(x) for x in inputs]
+        sum((y * (at + 1)).square().sum() for at, y in enumerate(found)).backward()
+        found = [network(x) for x in inputs]
+        for y in reversed(found):
+            y.sum().backward()
+    for one, other in zip(module.parameters(), eager.parameters(), strict=True):
+        assert_near(one.grad, other.grad)
+
+
+def test_a_weight_that_changes_before_the_backward_pass_is_an_error() -> None:
+    compiled = popgraph.torch.compile(mlp())
+    loss = compiled(torch.randn(5, 4)).sum()
+    with torch.no_grad():
+        for parameter in compiled.parameters():
+            parameter.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_parameters_are_not_copied() -> None:
     module = nn.Linear(3, 2)
     compiled = popgraph.torch.compile(module)
