@@ -159,7 +159,7 @@ def test_other_shapes_are_errors() -> None:
     ("names", "what"),
     [
         ({"hidden/weigth": "w"}, "no weight 'hidden/weigth'"),
-        ({"hidden/weight": "hiden.weight"}, "no 'hiden.weight', which names has for 'hidden/weig"),
+        ({"hidden/weight": "hiden.weight"}, "no tensor 'hiden.weight', which `names` gives for"),
     ],
 )
 def test_wrong_names_are_errors(names: dict[str, str], what: str) -> None:

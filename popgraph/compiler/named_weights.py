@@ -135,7 +135,9 @@ def _sources(
         elif isinstance(names, Mapping) and name in names:
             close = checkpoint.closest(plain)
             hint = f"did you mean {close!r}?" if close else ""
-            raise ModelError(f"there is no {plain!r}, which names has for {name!r}", where, hint)
+            raise ModelError(
+                f"the file has no tensor {plain!r}, which `names` gives for {name!r}", where, hint
+            )
     return found
 
 

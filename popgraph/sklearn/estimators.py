@@ -393,7 +393,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             self.classes_ = np.unique(y if classes is None else classes)
         elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
             raise ParameterError(
-                f"classes={classes!r} differ from those of the first call", "classes"
+                f"classes={classes!r} differ from the classes of the first call", "classes"
             )
         return self._learn(x, y, sample_weight, fresh=fresh, epochs=1)
 

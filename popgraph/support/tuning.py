@@ -161,8 +161,8 @@ class Tuning:
     """
     Channels from which the gradient of 3x3 weights stays f32 in mixed precision.
 
-    Its transforms cost more than those of the convolution. Zen 5, f32 and bf16: 1150 and 575 us
-    with 64 channels at 16x16, 565 and 1225 us with 128.
+    Transforms of a gradient cost more than transforms of a convolution. Zen 5, f32 and bf16: 1150
+    and 575 us with 64 channels at 16x16, 565 and 1225 us with 128.
     Unfelt by the benchmarks: they train in f32.
     """
 

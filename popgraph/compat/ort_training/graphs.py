@@ -148,7 +148,7 @@ def check(model: ModelProto) -> None:
 
 
 def captured(graph: GraphProto) -> Iterator[str]:
-    """The names that the nodes of a graph read, including those of graphs inside nodes."""
+    """The names that the nodes of a graph and of its inner graphs read."""
     for node in graph.node:
         yield from node_inputs(node)
 

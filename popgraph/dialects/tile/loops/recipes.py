@@ -35,8 +35,8 @@ SPLIT = "split"
 The attribute of a loop over blocks, to replace by loops over blocks of constant, balanced sizes.
 
 Its step is the size of the largest block; the body computes the size of the current one
-(`block_size`). Blocks are independent of each other, and local memory that the body allocates has
-an equal part for each iteration of a block.
+(`block_size`). Blocks are independent, and local memory that the body allocates has an equal part
+for each iteration of a block.
 """
 IN_BLOCKS: Recipes = {SPLIT: UnitAttr()}
 

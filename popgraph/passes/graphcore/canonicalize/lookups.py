@@ -19,9 +19,8 @@ class GatherBeforeConversion(Rule[GatherOp]):
     """
     gather (f table), i  ->  f (gather table, i)
 
-    Only along axis 0 of tables with fewer bytes than f of them, such as bf16 or int4 literals, if
-    fewer rows are looked up than there are. The whole table would be converted when the program is
-    loaded, and stay in memory.
+    Only along axis 0, if the table has fewer bytes than the converted one (bf16, int4), and fewer
+    rows are looked up than it has. Otherwise the program would convert and keep the whole table.
     """
 
     ROOTS = (GatherOp,)
