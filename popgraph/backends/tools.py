@@ -108,15 +108,19 @@ class KernelText(Protocol):
 class ExportForm:
     """The options of exported sources."""
 
-    target: str
+    target: str = ""
+    """The name of a target; empty: the package's default, or this machine."""
     name: str = "model"
-    weights: str = "incbin"
+    weights: str = ""
+    """The place of the constants; empty: the package's default, or `incbin`."""
     threads: int = 1
     malloc: bool = True
     train: bool = False
     """Whether the program is a step of training."""
     casadi: bool = False
     """Whether to write an external function for CasADi."""
+    package: str = ""
+    """The kind of package to write; empty: plain C."""
 
 
 @dataclass(frozen=True)

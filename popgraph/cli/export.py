@@ -50,17 +50,26 @@ def command(
         str,
         typer.Option(
             help="Target machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, "
-            "wasm32, or one of an extension."
+            "wasm32, or one of an extension (default: the package's, or native).",
+            show_default=False,
         ),
-    ] = "native",
+    ] = "",
+    package: Annotated[
+        str,
+        typer.Option(
+            help="Kind of package to write instead of plain C: npm (WebAssembly for browsers and "
+            "Node).",
+            show_default=False,
+        ),
+    ] = "",
     weights: Annotated[
-        Weights,
+        Weights | None,
         typer.Option(
             case_sensitive=False,
-            help="Storage of constants: included by the assembler, as a C array, or in a separate "
-            "file.",
+            help="Storage of constants: included by the assembler (default), as a C array, or in "
+            "a separate file.",
         ),
-    ] = Weights.INCBIN,
+    ] = None,
     malloc: Annotated[
         bool,
         typer.Option("--malloc/--no-malloc", help="Export a function that allocates its memory."),
@@ -146,7 +155,9 @@ def command(
     from popgraph.dialects.program.sizes import sizes_of
 
     kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
-    form = ExportForm(target, name, weights.value, threads, malloc, train, casadi)
+    form = ExportForm(
+        target, name, weights.value if weights else "", threads, malloc, train, casadi, package
+    )
     exporter = backend_named(DEFAULT).tools.exporter(form)
     module, compilation, training = models.opened(model, dim, value, train=train, ranged=True)
     made = options(schedule=schedule, indices=indices, passes=extra)
@@ -173,7 +184,8 @@ def command(
         own = replace(request, module=parts[0], compilation=parts[1])
         vectors.append(_vector(own, inputs, exporter.steps, sizes, numbers))
     found = exporter.export(module, compilation.weights, vectors, functions)
-    output.mkdir(parents=True, exist_ok=True)
+    for folder in {(output / file).parent for file in found.files}:
+        folder.mkdir(parents=True, exist_ok=True)
     write_files([(output / file, parts) for file, parts in found.files.items()])
     typer.echo(f"{output}: {', '.join(sorted(found.files))}")
     typer.echo(_needs(found))

@@ -11,6 +11,8 @@ from popgraph.backends.c.export import build_files, casadi, check_program, sourc
 from popgraph.backends.c.export.image import Image, image_of, shared
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
 from popgraph.backends.c.export.names import check_name
+from popgraph.backends.c.export.packages.package import Package, Sources
+from popgraph.backends.c.export.packages.registry import package_of
 from popgraph.backends.c.export.targets import HERE, target_of
 from popgraph.backends.c.print.module import frame_header
 from popgraph.backends.c.print.unit import POOL
@@ -63,6 +65,9 @@ def export(
     if form.weights is not Weights.ARRAY and (image.rom_bytes or form.weights is Weights.FILE):
         files[f"{name}_weights.bin"] = list(image.rom)
     files |= {file: [memoryview(text.encode())] for file, text in texts.items()}
+    if form.package:
+        given = [one.vector for one in functions]
+        files = package_of(form.package).write(Sources(interface, files, vectors, given))
     return Exported(files, image.rom_bytes, interface.ram_bytes)
 
 
@@ -119,9 +124,20 @@ class CExporter:
 
 
 def exporter(form: ExportForm) -> CExporter:
-    """The exporter for these options; BackendError for an invalid name or target."""
+    """The exporter for these options; BackendError for an invalid name, target or package."""
     check_name(form.name)
-    aim, weights = target_of(form.target), Weights(form.weights)
-    return CExporter(
-        Form(aim, form.name, weights, form.threads, form.malloc, form.train, form.casadi)
+    package = package_of(form.package) if form.package else Package()
+    target = target_of(package.choose("--target", form.target, package.targets) or HERE)
+    weights = package.choose("--weights", form.weights, package.weights) or Weights.INCBIN
+    made = Form(
+        target,
+        form.name,
+        Weights(weights),
+        form.threads,
+        form.malloc,
+        form.train,
+        form.casadi,
+        form.package,
     )
+    package.check(made)
+    return CExporter(made)

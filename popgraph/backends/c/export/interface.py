@@ -48,6 +48,8 @@ class Form:
     """Whether the program is a step of training."""
     casadi: bool = False
     """Whether there is an external function for CasADi."""
+    package: str = ""
+    """The kind of package; empty: plain C."""
 
     @property
     def verb(self) -> str:
