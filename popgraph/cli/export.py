@@ -87,6 +87,15 @@ def command(
             help="With --train, whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
+    run_dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run-dim",
+            metavar="NAME=SIZE",
+            help="With --train, also export model_run, inference by the trained weights, for this "
+            "size (npm: included, by default for the sizes of --dim).",
+        ),
+    ] = None,
     derivatives: Annotated[
         str | None,
         typer.Option(
@@ -174,6 +183,12 @@ def command(
             param_hint="--derivatives",
         )
     functions = [_derivative(request.copy(), inputs, kind, wrt or (), of or ()) for kind in kinds]
+    if run_dim and not train:
+        raise typer.BadParameter(
+            "belongs to --train; without it, use --dim", param_hint="--run-dim"
+        )
+    if run_dim or exporter.adds_run:
+        functions.append(_inference(request, model, run_dim or dim, value, given))
     vectors = []
     if not sizes:
         vectors.append(_vector(request.copy(), inputs, exporter.steps))
@@ -246,6 +261,35 @@ def _derivative(
     return Function(made.function, made.about, module, compilation.weights, vector)
 
 
+def _inference(
+    step: BuildRequest,
+    model: Path,
+    dim: Sequence[str] | None,
+    value: Sequence[str] | None,
+    given: Mapping[str, Array],
+) -> Function:
+    """Inference by the weights of a training step, lowered, with its test vector."""
+    from popgraph.backends.tools import Function
+    from popgraph.cli import models
+    from popgraph.training.inference_form import to_inference
+
+    module, compilation, _ = models.opened(model, dim, value)
+    to_inference(module)
+    options = replace(step.options, training=None, variables=True)
+    request = replace(step, module=module, compilation=compilation, options=options)
+    specs = models.specs_of(module)
+    fitting = {
+        name: array
+        for name, array in given.items()
+        if name in specs and specs[name].shape == array.shape
+    }
+    inputs = _inputs(module, options, fitting)
+    vector = _vector(request.copy(), inputs, 1)
+    request.lower(request.options)
+    about = "Computes the outputs by the weights that the steps have reached."
+    return Function("run", about, module, compilation.weights, vector)
+
+
 def _inputs(module: ModuleOp, made: Options, given: Mapping[str, Array]) -> dict[str, Array]:
     """Inputs of the test vectors, random unless given."""
     from popgraph.backends.reference.meaning import random_inputs
@@ -294,7 +338,8 @@ def _label(array: Array) -> Array:
 
 
 def _needs(found: Exported) -> str:
+    code = " (and the code: make size)" if "Makefile" in found.files else ""
     return (
-        f"ROM {found.rom:,} bytes of constants (and the code: make size), "
+        f"ROM {found.rom:,} bytes of constants{code}, "
         f"RAM {found.ram:,} bytes beside inputs and outputs"
     )

@@ -145,7 +145,7 @@ RUNS = """\
     }
     const NAME_inputs inputs = {GIVEN};
     const NAME_outputs outputs = {FOUND};
-    for (int at = 0; at < STEPS; at++) {
+OTHERS    for (int at = 0; at < STEPS; at++) {
         if (NAME_VERB(&self, &inputs, &outputs) != MACRO_OK) {
             puts("an index is out of range");
             return 1;
@@ -243,7 +243,9 @@ def main(interface: Interface) -> str:
         "BUFFERS": "\n".join([*buffers, *map(_check, interface.others)]) + "\n",
         "GIVEN": _given(interface),
         "FOUND": _found(interface),
-        "COMPARE": "".join([*_compared(interface), *map(_checked, interface.others)]),
+        # Before the steps, which change weights.
+        "OTHERS": "".join(map(_checked, interface.others)),
+        "COMPARE": "".join(_compared(interface)),
         "PRINT": f'        printf("{printed}:\\n"{numbers});\n',
         "NUMBERS": ", ".join(f"sizes->{one}" for one in sizes),
     }

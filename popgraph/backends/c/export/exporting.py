@@ -13,7 +13,7 @@ from popgraph.backends.c.export.interface import Form, Interface, Weights, heade
 from popgraph.backends.c.export.names import check_name
 from popgraph.backends.c.export.packages.package import Package, Sources
 from popgraph.backends.c.export.packages.registry import package_of
-from popgraph.backends.c.export.targets import HERE, target_of
+from popgraph.backends.c.export.targets import HERE, SPELLINGS, target_of
 from popgraph.backends.c.print.module import frame_header
 from popgraph.backends.c.print.unit import POOL
 from popgraph.backends.tools import Exported, ExportForm, Function, Vector
@@ -36,9 +36,13 @@ def export(
     modules = [module, *(_own_programs(one.module, one.name) for one in functions)]
     programs = [program, *(f"{one.name}_main" for one in functions)]
     stores = [weights, *(one.weights for one in functions)]
-    images = [*map(image_of, modules, stores, programs)]
+    images = [
+        image_of(one, store, name, own_state=one is module)
+        for one, store, name in zip(modules, stores, programs, strict=True)
+    ]
     if functions:
-        _check_stateless(images)
+        if not form.train:
+            _check_stateless(images)
         images = shared(images)
     pooled = POOL in (frame_header(one, form.threads) for one in modules)
     image, others, first = images[0], list[Interface](), len(images[0].table.slots)
@@ -72,7 +76,7 @@ def export(
 
 
 def _check_stateless(images: Sequence[Image]) -> None:
-    """BackendError unless several functions can share memory: they keep nothing between runs."""
+    """BackendError unless derivatives can share memory: they keep nothing between runs."""
     if any(one.state_bytes or one.table.sizes for one in images):
         raise BackendError(
             "derivatives cannot be exported of a model with state or with open sizes",
@@ -110,6 +114,12 @@ class CExporter:
         return self.form.target.name == HERE
 
     @property
+    def adds_run(self) -> bool:
+        return (
+            self.form.train and bool(self.form.package) and package_of(self.form.package).adds_run
+        )
+
+    @property
     def steps(self) -> int:
         return check_program.STEPS if self.form.train else 1
 
@@ -127,10 +137,11 @@ def exporter(form: ExportForm) -> CExporter:
     """The exporter for these options; BackendError for an invalid name, target or package."""
     check_name(form.name)
     package = package_of(form.package) if form.package else Package()
-    target = target_of(package.choose("--target", form.target, package.targets) or HERE)
+    target = SPELLINGS.get(form.target, form.target)
+    aim = target_of(package.choose("--target", target, package.targets) or HERE)
     weights = package.choose("--weights", form.weights, package.weights) or Weights.INCBIN
     made = Form(
-        target,
+        aim,
         form.name,
         Weights(weights),
         form.threads,

@@ -106,8 +106,8 @@ class Interface:
 
     @cached_property
     def variables(self) -> dict[str, tuple[int, Slot]]:
-        """The number and slot of each variable, in memory order."""
-        return self._named("variable")
+        """The number and slot of each variable of the main function, in memory order."""
+        return {} if self.function else self._named("variable")
 
     @cached_property
     def sizes(self) -> dict[str, tuple[int, Size]]:

@@ -61,7 +61,7 @@ def _check(form: Form) -> None:
         raise BackendError("CasADi calls C, not WebAssembly", "--casadi", "leave --package out")
 
 
-PACKAGE = Package("npm", _write, ("wasm32",), ("file",), _check)
+PACKAGE = Package("npm", _write, ("wasm32",), ("file",), adds_run=True, check=_check)
 
 
 def _file(file: str, name: str) -> str:

@@ -38,6 +38,8 @@ class Package:
     """The targets that it is for, the default first; empty: any target."""
     weights: tuple[str, ...] = ()
     """The places of constants that it supports, the default first; empty: any."""
+    adds_run: bool = False
+    """Whether a training step comes with inference, by the weights that it has reached."""
     check: Callable[[Form], None] = lambda form: None
     """Raises BackendError if an option does not fit the package."""
 

@@ -293,7 +293,7 @@ function checkedSizes(where, sizes) {
 }
 
 function checkNames(where, inputs, given) {
-  if (given === null || typeof given !== "object") {
+  if (given === null || typeof given !== "object" || ArrayBuffer.isView(given)) {
     throw new TypeError(`${where} takes an object of inputs: ${listed(inputs)}`);
   }
   for (const name of Object.keys(given)) {
