@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 
-from popgraph.backends.c.export import build_files, casadi, check_program, source
+from popgraph.backends.c.export import build_files, casadi, check_program, cpp_header, source
 from popgraph.backends.c.export.image import Image, image_of, shared
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
 from popgraph.backends.c.export.names import check_name
@@ -53,6 +53,7 @@ def export(
     name = form.name
     texts = {
         f"{name}.h": header(interface),
+        f"{name}.hpp": cpp_header.header(interface),
         f"{name}.c": source.source(interface, [*map(source.steps_of, modules, programs)], programs),
         f"{name}_runtime.h": source.runtime(interface.pooled),
         "main.c": check_program.main(interface),
