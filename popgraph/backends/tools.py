@@ -121,6 +121,8 @@ class ExportForm:
     """Whether to write an external function for CasADi."""
     package: str = ""
     """The kind of package to write; empty: plain C."""
+    version: str = "1.0.0"
+    """The version of the package, and of the one for CMake."""
 
 
 @dataclass(frozen=True)

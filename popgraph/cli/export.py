@@ -62,6 +62,12 @@ def command(
             show_default=False,
         ),
     ] = "",
+    package_version: Annotated[
+        str,
+        typer.Option(
+            "--package-version", metavar="X.Y.Z", help="Version of the package, also for CMake."
+        ),
+    ] = "1.0.0",
     weights: Annotated[
         Weights | None,
         typer.Option(
@@ -165,7 +171,15 @@ def command(
 
     kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
     form = ExportForm(
-        target, name, weights.value if weights else "", threads, malloc, train, casadi, package
+        target,
+        name,
+        weights.value if weights else "",
+        threads,
+        malloc,
+        train,
+        casadi,
+        package,
+        package_version,
     )
     exporter = backend_named(DEFAULT).tools.exporter(form)
     module, compilation, training = models.opened(model, dim, value, train=train, ranged=True)

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from popgraph.backends.c.export import build_files, casadi, check_program, cpp_header, source
 from popgraph.backends.c.export.image import Image, image_of, shared
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
-from popgraph.backends.c.export.names import check_name
+from popgraph.backends.c.export.names import check_name, check_version
 from popgraph.backends.c.export.packages.package import Package, Sources
 from popgraph.backends.c.export.packages.registry import package_of
 from popgraph.backends.c.export.targets import HERE, SPELLINGS, target_of
@@ -137,6 +137,7 @@ class CExporter:
 def exporter(form: ExportForm) -> CExporter:
     """The exporter for these options; BackendError for an invalid name, target or package."""
     check_name(form.name)
+    check_version(form.version)
     package = package_of(form.package) if form.package else Package()
     target = SPELLINGS.get(form.target, form.target)
     aim = target_of(package.choose("--target", target, package.targets) or HERE)
@@ -150,6 +151,7 @@ def exporter(form: ExportForm) -> CExporter:
         form.train,
         form.casadi,
         form.package,
+        form.version,
     )
     package.check(made)
     return CExporter(made)

@@ -50,6 +50,8 @@ class Form:
     """Whether there is an external function for CasADi."""
     package: str = ""
     """The kind of package; empty: plain C."""
+    version: str = "1.0.0"
+    """The version of the package, and of the one for CMake."""
 
     @property
     def verb(self) -> str:

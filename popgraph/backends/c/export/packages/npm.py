@@ -76,7 +76,7 @@ def _manifest(interface: Interface) -> dict[str, Any]:
         packed.append(f"{name}_weights.bin")
     return {
         "name": npm_types.package_name(interface),
-        "version": "1.0.0",
+        "version": interface.form.version,
         "description": f"The neural network {name} as WebAssembly, for browsers and Node.",
         "type": "module",
         "exports": {
