@@ -57,8 +57,8 @@ def command(
     package: Annotated[
         str,
         typer.Option(
-            help="Kind of package to write instead of plain C: npm (WebAssembly for browsers and "
-            "Node).",
+            help="Kind of package to write instead of plain C: arduino, cargo, conan, esp-idf, npm "
+            "(WebAssembly for browsers and Node), platformio or zephyr.",
             show_default=False,
         ),
     ] = "",

@@ -140,7 +140,7 @@ def exporter(form: ExportForm) -> CExporter:
     check_version(form.version)
     package = package_of(form.package) if form.package else Package()
     target = SPELLINGS.get(form.target, form.target)
-    aim = target_of(package.choose("--target", target, package.targets) or HERE)
+    aim = target_of(package.choose("--target", target, package.targets) or package.target)
     weights = package.choose("--weights", form.weights, package.weights) or Weights.INCBIN
     made = Form(
         aim,

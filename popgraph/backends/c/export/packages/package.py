@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from popgraph.backends.c.export.interface import Form, Interface
+from popgraph.backends.c.export.targets import HERE
 from popgraph.backends.tools import Files, Vector
 from popgraph.support.errors import BackendError
 
@@ -42,6 +43,8 @@ class Package:
     """Whether a training step comes with inference, by the weights that it has reached."""
     check: Callable[[Form], None] = lambda form: None
     """Raises BackendError if an option does not fit the package."""
+    target: str = HERE
+    """The default target of a package for any target."""
 
     def choose(self, option: str, given: str, own: Sequence[str]) -> str:
         """The value of an option, if necessary the default; BackendError if it does not fit."""

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popgraph.backends.c.export.packages import npm
+from popgraph.backends.c.export.packages import (
+    arduino,
+    cargo,
+    conan,
+    esp_idf,
+    npm,
+    platformio,
+    zephyr,
+)
 from popgraph.backends.c.export.packages.package import Package
 from popgraph.support.errors import BackendError
 
-PACKAGES: Mapping[str, Package] = {one.name: one for one in (npm.PACKAGE,)}
+PACKAGES: Mapping[str, Package] = {
+    module.PACKAGE.name: module.PACKAGE
+    for module in (arduino, cargo, conan, esp_idf, npm, platformio, zephyr)
+}
 
 
 def package_of(name: str) -> Package:
