@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -42,7 +43,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 COMMAND = re.compile(r"^\$ ((?:POPGRAPH_\w+=\S+ )*popgraph .*)$", re.MULTILINE)
 FUNCTION = f'popgraph() {{ "{sys.executable}" -m popgraph "$@"; }}; '
 """A shell function that runs the command of this Python."""
-BLOCK = re.compile(r"^```(python|pgraph|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|pgraph|console|text|js)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks() -> list[tuple[str, str, str]]:
@@ -65,13 +66,16 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     Runs the blocks of a page in order.
 
     Python blocks share one program, which runs before the next command and at the end. `.pgraph`
-    blocks are saved under the name in their first comment. Commands of console blocks run in a
-    shell and must succeed. A `.pgraph` block with errors is followed by the output of
-    `popgraph check`.
+    and JavaScript blocks are saved under the name in their first comment; Node runs the latter.
+    Commands of console blocks run in a shell and must succeed. A `.pgraph` block with errors is
+    followed by the output of `popgraph check`.
     """
-    for package in ("torch", "casadi"):
-        if any(other == page and f"import {package}" in text for other, _, text in blocks()):
-            pytest.importorskip(package, reason="the page begins with it")
+    needed = {"torch": "import torch", "casadi": "import casadi", "ziglang": "--package npm"}
+    for package, sign in needed.items():
+        if any(other == page and sign in text for other, _, text in blocks()):
+            pytest.importorskip(package, reason="the page needs it")
+    if (page, "js") in {block[:2] for block in blocks()} and shutil.which("node") is None:
+        pytest.skip("node is not installed")
     program, mistakes, pending = "", "", False
 
     def run_program() -> None:
@@ -95,6 +99,11 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
             mistakes = what_is_wrong(tmp_path / name[1])
         elif language == "text":
             continue
+        elif language == "js":
+            name = re.match(r"// (\S+\.mjs)", text)
+            assert name, f"{page}: the first line of a JavaScript block names its file"
+            (tmp_path / name[1]).write_text(text)
+            run(["node", name[1]], tmp_path)
         elif language == "python":
             program, pending = program + text + "\n", True
         else:

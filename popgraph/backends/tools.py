@@ -108,15 +108,21 @@ class KernelText(Protocol):
 class ExportForm:
     """The options of exported sources."""
 
-    target: str
+    target: str = ""
+    """The name of a target; empty: the package's default, or this machine."""
     name: str = "model"
-    weights: str = "incbin"
+    weights: str = ""
+    """The place of the constants; empty: the package's default, or `incbin`."""
     threads: int = 1
     malloc: bool = True
     train: bool = False
     """Whether the program is a step of training."""
     casadi: bool = False
     """Whether to write an external function for CasADi."""
+    package: str = ""
+    """The kind of package to write; empty: plain C."""
+    version: str = "1.0.0"
+    """The version of the package, and of the one for CMake."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Function:
-    """A further function of an exported model, such as a derivative."""
+    """A further function of an exported model, such as a derivative or, with a step, `run`."""
 
     name: str
     """Its name after the model's prefix: `jvp` for `model_jvp`."""
@@ -169,6 +175,10 @@ class Exporter(Protocol):
         """Whether the target is this machine, so that schedules measured here apply."""
 
     @property
+    def adds_run(self) -> bool:
+        """Whether a training step is exported with the function `run`, unless asked for."""
+
+    @property
     def steps(self) -> int:
         """The number of steps that the exported check runs before it compares outputs."""
 
@@ -182,7 +192,8 @@ class Exporter(Protocol):
         """
         The sources of the program `main`, and a check that runs it on test vectors.
 
-        The other functions share its memory and constants; BackendError if it has sizes or state.
+        The other functions share its memory and constants. Beside a training step, their variables
+        are those of the step by name; else, BackendError if there are sizes or state.
 
         A program with sizes has several vectors, the first at the bounds. The inputs of the
         others are the fronts of its inputs.

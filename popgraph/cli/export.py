@@ -50,17 +50,32 @@ def command(
         str,
         typer.Option(
             help="Target machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, "
-            "wasm32, or one of an extension."
+            "wasm32, or one of an extension (default: the package's, or native).",
+            show_default=False,
         ),
-    ] = "native",
+    ] = "",
+    package: Annotated[
+        str,
+        typer.Option(
+            help="Kind of package to write instead of plain C: arduino, cargo, conan, esp-idf, npm "
+            "(WebAssembly for browsers and Node), platformio or zephyr.",
+            show_default=False,
+        ),
+    ] = "",
+    package_version: Annotated[
+        str,
+        typer.Option(
+            "--package-version", metavar="X.Y.Z", help="Version of the package, also for CMake."
+        ),
+    ] = "1.0.0",
     weights: Annotated[
-        Weights,
+        Weights | None,
         typer.Option(
             case_sensitive=False,
-            help="Storage of constants: included by the assembler, as a C array, or in a separate "
-            "file.",
+            help="Storage of constants: included by the assembler (default), as a C array, or in "
+            "a separate file.",
         ),
-    ] = Weights.INCBIN,
+    ] = None,
     malloc: Annotated[
         bool,
         typer.Option("--malloc/--no-malloc", help="Export a function that allocates its memory."),
@@ -78,6 +93,15 @@ def command(
             help="With --train, whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
+    run_dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run-dim",
+            metavar="NAME=SIZE",
+            help="With --train, also export model_run, inference by the trained weights, for this "
+            "size (npm: included, by default for the sizes of --dim).",
+        ),
+    ] = None,
     derivatives: Annotated[
         str | None,
         typer.Option(
@@ -146,7 +170,17 @@ def command(
     from popgraph.dialects.program.sizes import sizes_of
 
     kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
-    form = ExportForm(target, name, weights.value, threads, malloc, train, casadi)
+    form = ExportForm(
+        target,
+        name,
+        weights.value if weights else "",
+        threads,
+        malloc,
+        train,
+        casadi,
+        package,
+        package_version,
+    )
     exporter = backend_named(DEFAULT).tools.exporter(form)
     module, compilation, training = models.opened(model, dim, value, train=train, ranged=True)
     made = options(schedule=schedule, indices=indices, passes=extra)
@@ -163,6 +197,12 @@ def command(
             param_hint="--derivatives",
         )
     functions = [_derivative(request.copy(), inputs, kind, wrt or (), of or ()) for kind in kinds]
+    if run_dim and not train:
+        raise typer.BadParameter(
+            "belongs to --train; without it, use --dim", param_hint="--run-dim"
+        )
+    if run_dim or exporter.adds_run:
+        functions.append(_inference(request, model, run_dim or dim, value, given))
     vectors = []
     if not sizes:
         vectors.append(_vector(request.copy(), inputs, exporter.steps))
@@ -173,7 +213,8 @@ def command(
         own = replace(request, module=parts[0], compilation=parts[1])
         vectors.append(_vector(own, inputs, exporter.steps, sizes, numbers))
     found = exporter.export(module, compilation.weights, vectors, functions)
-    output.mkdir(parents=True, exist_ok=True)
+    for folder in {(output / file).parent for file in found.files}:
+        folder.mkdir(parents=True, exist_ok=True)
     write_files([(output / file, parts) for file, parts in found.files.items()])
     typer.echo(f"{output}: {', '.join(sorted(found.files))}")
     typer.echo(_needs(found))
@@ -234,6 +275,35 @@ def _derivative(
     return Function(made.function, made.about, module, compilation.weights, vector)
 
 
+def _inference(
+    step: BuildRequest,
+    model: Path,
+    dim: Sequence[str] | None,
+    value: Sequence[str] | None,
+    given: Mapping[str, Array],
+) -> Function:
+    """Inference by the weights of a training step, lowered, with its test vector."""
+    from popgraph.backends.tools import Function
+    from popgraph.cli import models
+    from popgraph.training.inference_form import to_inference
+
+    module, compilation, _ = models.opened(model, dim, value)
+    to_inference(module)
+    options = replace(step.options, training=None, variables=True)
+    request = replace(step, module=module, compilation=compilation, options=options)
+    specs = models.specs_of(module)
+    fitting = {
+        name: array
+        for name, array in given.items()
+        if name in specs and specs[name].shape == array.shape
+    }
+    inputs = _inputs(module, options, fitting)
+    vector = _vector(request.copy(), inputs, 1)
+    request.lower(request.options)
+    about = "Computes the outputs by the weights that the steps have reached."
+    return Function("run", about, module, compilation.weights, vector)
+
+
 def _inputs(module: ModuleOp, made: Options, given: Mapping[str, Array]) -> dict[str, Array]:
     """Inputs of the test vectors, random unless given."""
     from popgraph.backends.reference.meaning import random_inputs
@@ -282,7 +352,8 @@ def _label(array: Array) -> Array:
 
 
 def _needs(found: Exported) -> str:
+    code = " (and the code: make size)" if "Makefile" in found.files else ""
     return (
-        f"ROM {found.rom:,} bytes of constants (and the code: make size), "
+        f"ROM {found.rom:,} bytes of constants{code}, "
         f"RAM {found.ram:,} bytes beside inputs and outputs"
     )

@@ -156,8 +156,11 @@ def test_an_exported_training_step_is_that_of_the_trainer(compiler: str, tmp_pat
     """Losses and weights of four steps agree, with a state that is saved and loaded in between."""
     if compiler == ZIG:
         pytest.importorskip("ziglang", reason="ziglang is not installed")
-    folder = exported(tmp_path, "--train", "--dim", "N=2", "--indices", "error", text=TRAINED)
-    assert "good" in made(folder, CC=compiler)
+    sizes = ("--dim", "N=2", "--run-dim", "N=1")
+    folder = exported(tmp_path, "--train", *sizes, "--indices", "error", text=TRAINED)
+    printed = made(folder, CC=compiler)
+    assert "good" in printed
+    assert printed.index("run:") < printed.index("loss:"), "inference, then steps"
     (folder / "trainer.c").write_text(TRAINER)
     command = [*compiler.split(), "-std=c11", "-Wall", "-Wextra", "-Werror"]
     command += ["trainer.c", "model.c", "model_weights.S", "-lm", "-o", "trainer"]

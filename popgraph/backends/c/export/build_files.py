@@ -134,13 +134,18 @@ def cmake(interface: Interface) -> str:
         else ""
     )
     return f"""\
-# {name} as a library, for {form.target.name}; `ctest` runs it on a test vector.
+# {name} as a library, for {form.target.name}; `ctest` runs it on a test vector, and
+# `cmake --install` installs a package for `find_package({name})`, with the target {name}::{name}.
 cmake_minimum_required(VERSION 3.10)
-project({name} LANGUAGES {languages})
+project({name} VERSION {form.version} LANGUAGES {languages})
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
 set(CMAKE_C_STANDARD 11)
 
 add_library({name} STATIC {name}.c {weights})
-target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+add_library({name}::{name} ALIAS {name})
+target_include_directories({name} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}>
+    $<INSTALL_INTERFACE:${{CMAKE_INSTALL_INCLUDEDIR}}>)
 target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{_listed(flags)}>)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{_listed(" ".join(GCC_FLAGS))}>)
@@ -152,10 +157,40 @@ endif()
 if(UNIX)
     target_link_libraries({name} PUBLIC m)
 endif()
-{casadi}add_executable(check_{name} main.c)
-target_link_libraries(check_{name} {name})
-enable_testing()
-add_test(NAME {name} COMMAND check_{name} WORKING_DIRECTORY ${{CMAKE_CURRENT_SOURCE_DIR}})
+{casadi}
+option({name}_check "Build and test check_{name}" ON)
+if({name}_check)
+    add_executable(check_{name} main.c)
+    target_link_libraries(check_{name} {name})
+    enable_testing()
+    add_test(NAME {name} COMMAND check_{name} WORKING_DIRECTORY ${{CMAKE_CURRENT_SOURCE_DIR}})
+endif()
+
+{_install(interface)}"""
+
+
+def _install(interface: Interface) -> str:
+    """The rules that install the library and the files for find_package."""
+    form = interface.form
+    name = form.name
+    threads = (
+        "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\n" if interface.pooled else ""
+    )
+    weights = (
+        f"install(FILES {name}_weights.bin DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{name})\n"
+        if form.weights is Weights.FILE
+        else ""
+    )
+    return f"""\
+install(TARGETS {name} EXPORT {name} ARCHIVE DESTINATION ${{CMAKE_INSTALL_LIBDIR}})
+install(FILES {name}.h {name}.hpp DESTINATION ${{CMAKE_INSTALL_INCLUDEDIR}})
+{weights}set(folder ${{CMAKE_INSTALL_LIBDIR}}/cmake/{name})
+install(EXPORT {name} FILE {name}-targets.cmake NAMESPACE {name}:: DESTINATION ${{folder}})
+file(WRITE ${{CMAKE_CURRENT_BINARY_DIR}}/{name}-config.cmake
+    [=[{threads}include(${{CMAKE_CURRENT_LIST_DIR}}/{name}-targets.cmake)]=])
+write_basic_package_version_file({name}-config-version.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{name}-config.cmake
+    ${{CMAKE_CURRENT_BINARY_DIR}}/{name}-config-version.cmake DESTINATION ${{folder}})
 """
 
 

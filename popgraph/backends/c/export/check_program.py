@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from popgraph.backends.c.export.interface import Interface, Weights, c_type
 from popgraph.backends.c.export.source import padded_words, words_text
@@ -18,6 +19,17 @@ OF_F32 = 1e-3
 
 STEPS = 3
 """Training steps before results are compared."""
+
+
+def runs(interface: Interface) -> int:
+    """The runs of a function before its outputs are those of the test vector."""
+    return STEPS if interface.verb == "step" else 1
+
+
+def tolerance(slot: Slot) -> float:
+    """The largest difference from a test vector, as a share of its largest element."""
+    assert slot.dtype is not None
+    return TOLERANCES.get(slot.dtype.name, OF_F32)
 
 
 def data(interface: Interface, vectors: Sequence[Vector], others: Sequence[Vector] = ()) -> str:
@@ -49,21 +61,35 @@ def _checks(interface: Interface, vectors: Sequence[Vector]) -> Iterator[str]:
         yield f"static const uint64_t *const wanted_{member}[] = {{{wanted}}};\n"
 
 
-MAIN = """\
-/*
- * Runs NAME on a test vector, and compares. `check 100` runs it a hundred times more, and says how
- * long that took.
- */
-#include "NAME.h"
+@dataclass(frozen=True)
+class Place:
+    """The parts of a check that depend on the system that runs it."""
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+    includes: str
+    clock: str
+    """The body of a C function that returns seconds."""
+    entry: str
+    """The function that the system calls first. It calls `check(n)`: with n more runs, timed."""
 
-#include "check_data.h"
 
+HOSTED = Place(
+    "#include <time.h>\n",
+    """\
+#if defined(TIME_UTC)
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+#else
+    return (double)clock() / CLOCKS_PER_SEC;
+#endif
+""",
+    """\
+int main(int count, char **arguments) { return check(count > 1 ? atoi(arguments[1]) : 0); }
+""",
+)
+"""A system with a standard library and a command line."""
+
+DISTANCE = """\
 /* An element as a number, for comparison. */
 static double element(const char *type, const void *data, size_t at) {
     if (!strcmp(type, "f32") || !strcmp(type, "c64")) return (double)((const float *)data)[at];
@@ -105,7 +131,26 @@ static double distance(const NAME_tensor *tensor, const void *found, const void 
     }
     return apart == 0.0 ? 0.0 : apart / (largest > 1e-6 ? largest : 1e-6);
 }
+"""
+"""C and C++ that compare an output with the one of a test vector."""
 
+RUN_AGAIN = """ `check 100` runs it a hundred times more, and says how
+ * long that took."""
+
+MAIN = """\
+/*
+ * Runs NAME on a test vector, and compares.ABOUT
+ */
+#include "NAME.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+INCLUDES
+#include "check_data.h"
+
+DISTANCE
 FRONTstatic int compare(HEAD) {
 TENSOR    const double apart = distance(tensor, found, wanted);
     const int good = apart >= 0.0 && apart <= tolerance;
@@ -115,19 +160,12 @@ TENSOR    const double apart = distance(tensor, found, wanted);
 }
 
 static double seconds(void) {
-#if defined(TIME_UTC)
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-#else
-    return (double)clock() / CLOCKS_PER_SEC;
-#endif
-}
+CLOCK}
 
 STATICS
-int main(int count, char **arguments) {
+/* Returns 0 if all results are good; runs `more` times more, and says how long that took. */
+static int check(int more) {
     static NAME self;
-    const int more = count > 1 ? atoi(arguments[1]) : 0;
     int good = 1;
 LOADRUNS    puts(good ? "good" : "BAD");
     if (more > 0) {
@@ -137,7 +175,8 @@ LOADRUNS    puts(good ? "good" : "BAD");
     }
     return good ? 0 : 1;
 }
-"""
+
+ENTRY"""
 RUNS = """\
     if (NAME_init(&self, memoryWEIGHTS) != MACRO_OK) {
         puts("memory is not aligned");
@@ -145,7 +184,7 @@ RUNS = """\
     }
     const NAME_inputs inputs = {GIVEN};
     const NAME_outputs outputs = {FOUND};
-    for (int at = 0; at < STEPS; at++) {
+OTHERS    for (int at = 0; at < STEPS; at++) {
         if (NAME_VERB(&self, &inputs, &outputs) != MACRO_OK) {
             puts("an index is out of range");
             return 1;
@@ -211,8 +250,13 @@ FILE = """\
 """
 
 
-def main(interface: Interface) -> str:
-    """main.c."""
+def comparison(interface: Interface) -> str:
+    """The C and C++ functions that compare an output with the one of a test vector."""
+    return DISTANCE.replace("NAME", interface.form.name)
+
+
+def main(interface: Interface, place: Place = HOSTED) -> str:
+    """main.c, for a system."""
     form = interface.form
     is_file = form.weights is Weights.FILE
     statics = ["static _Alignas(MACRO_ALIGNMENT) char memory[MACRO_MEMORY_BYTES];"]
@@ -224,6 +268,11 @@ def main(interface: Interface) -> str:
     printed = ", ".join(f"{one} = %lld" for one in sizes)
     numbers = "".join(f", (long long)sizes->{one}" for one in sizes)
     for word, text in {
+        "INCLUDES": place.includes,
+        "ABOUT": RUN_AGAIN if place is HOSTED else "",
+        "DISTANCE": DISTANCE,
+        "CLOCK": place.clock,
+        "ENTRY": place.entry,
         "FRONT": FRONT if sizes else "",
         "HEAD": HEAD_OF_SIZES if sizes else HEAD,
         "TENSOR": FRONT_OF_TENSOR if sizes else "",
@@ -232,7 +281,7 @@ def main(interface: Interface) -> str:
         "STATICS": "\n".join(statics) + "\nBUFFERS",
         "LOAD": FILE if is_file else "",
         "memoryWEIGHTS": "memory, weights" if is_file else "memory",
-        "STEPS": str(STEPS if form.train else 1),
+        "STEPS": str(runs(interface)),
         "VERB": form.verb,
         "NAME": form.name,
         "MACRO": form.name.upper(),
@@ -243,7 +292,9 @@ def main(interface: Interface) -> str:
         "BUFFERS": "\n".join([*buffers, *map(_check, interface.others)]) + "\n",
         "GIVEN": _given(interface),
         "FOUND": _found(interface),
-        "COMPARE": "".join([*_compared(interface), *map(_checked, interface.others)]),
+        # Before the steps, which change weights.
+        "OTHERS": "".join(map(_checked, interface.others)),
+        "COMPARE": "".join(_compared(interface)),
         "PRINT": f'        printf("{printed}:\\n"{numbers});\n',
         "NUMBERS": ", ".join(f"sizes->{one}" for one in sizes),
     }
@@ -307,12 +358,10 @@ def _count(slot: Slot) -> int:
 
 def _compared(interface: Interface) -> Iterator[str]:
     for number, (member, (_, slot)) in enumerate(interface.outputs.items()):
-        assert slot.dtype is not None
-        tolerance = TOLERANCES.get(slot.dtype.name, OF_F32)
         end, more, indent = "", "", "    "
         if interface.sizes:
             end, more, indent = "[check]", ", sizes", "        "
         own = _own(interface)
         tensor = f"&{interface.prefix}_about.outputs[{number}]"
-        passed = f"{own}found_{member}, {own}wanted_{member}{end}, {tolerance:g}{more}"
+        passed = f"{own}found_{member}, {own}wanted_{member}{end}, {tolerance(slot):g}{more}"
         yield f"{indent}good &= compare({tensor}, {passed});\n"

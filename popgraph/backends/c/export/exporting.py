@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 
-from popgraph.backends.c.export import build_files, casadi, check_program, source
+from popgraph.backends.c.export import build_files, casadi, check_program, cpp_header, source
 from popgraph.backends.c.export.image import Image, image_of, shared
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
-from popgraph.backends.c.export.names import check_name
-from popgraph.backends.c.export.targets import HERE, target_of
+from popgraph.backends.c.export.names import check_name, check_version
+from popgraph.backends.c.export.packages.package import Package, Sources
+from popgraph.backends.c.export.packages.registry import package_of
+from popgraph.backends.c.export.targets import HERE, SPELLINGS, target_of
 from popgraph.backends.c.print.module import frame_header
 from popgraph.backends.c.print.unit import POOL
 from popgraph.backends.tools import Exported, ExportForm, Function, Vector
@@ -34,9 +36,13 @@ def export(
     modules = [module, *(_own_programs(one.module, one.name) for one in functions)]
     programs = [program, *(f"{one.name}_main" for one in functions)]
     stores = [weights, *(one.weights for one in functions)]
-    images = [*map(image_of, modules, stores, programs)]
+    images = [
+        image_of(one, store, name, own_state=one is module)
+        for one, store, name in zip(modules, stores, programs, strict=True)
+    ]
     if functions:
-        _check_stateless(images)
+        if not form.train:
+            _check_stateless(images)
         images = shared(images)
     pooled = POOL in (frame_header(one, form.threads) for one in modules)
     image, others, first = images[0], list[Interface](), len(images[0].table.slots)
@@ -47,6 +53,7 @@ def export(
     name = form.name
     texts = {
         f"{name}.h": header(interface),
+        f"{name}.hpp": cpp_header.header(interface),
         f"{name}.c": source.source(interface, [*map(source.steps_of, modules, programs)], programs),
         f"{name}_runtime.h": source.runtime(interface.pooled),
         "main.c": check_program.main(interface),
@@ -63,11 +70,14 @@ def export(
     if form.weights is not Weights.ARRAY and (image.rom_bytes or form.weights is Weights.FILE):
         files[f"{name}_weights.bin"] = list(image.rom)
     files |= {file: [memoryview(text.encode())] for file, text in texts.items()}
+    if form.package:
+        given = [one.vector for one in functions]
+        files = package_of(form.package).write(Sources(interface, files, vectors, given))
     return Exported(files, image.rom_bytes, interface.ram_bytes)
 
 
 def _check_stateless(images: Sequence[Image]) -> None:
-    """BackendError unless several functions can share memory: they keep nothing between runs."""
+    """BackendError unless derivatives can share memory: they keep nothing between runs."""
     if any(one.state_bytes or one.table.sizes for one in images):
         raise BackendError(
             "derivatives cannot be exported of a model with state or with open sizes",
@@ -105,6 +115,12 @@ class CExporter:
         return self.form.target.name == HERE
 
     @property
+    def adds_run(self) -> bool:
+        return (
+            self.form.train and bool(self.form.package) and package_of(self.form.package).adds_run
+        )
+
+    @property
     def steps(self) -> int:
         return check_program.STEPS if self.form.train else 1
 
@@ -119,9 +135,23 @@ class CExporter:
 
 
 def exporter(form: ExportForm) -> CExporter:
-    """The exporter for these options; BackendError for an invalid name or target."""
+    """The exporter for these options; BackendError for an invalid name, target or package."""
     check_name(form.name)
-    aim, weights = target_of(form.target), Weights(form.weights)
-    return CExporter(
-        Form(aim, form.name, weights, form.threads, form.malloc, form.train, form.casadi)
+    check_version(form.version)
+    package = package_of(form.package) if form.package else Package()
+    target = SPELLINGS.get(form.target, form.target)
+    aim = target_of(package.choose("--target", target, package.targets) or package.target)
+    weights = package.choose("--weights", form.weights, package.weights) or Weights.INCBIN
+    made = Form(
+        aim,
+        form.name,
+        Weights(weights),
+        form.threads,
+        form.malloc,
+        form.train,
+        form.casadi,
+        form.package,
+        form.version,
     )
+    package.check(made)
+    return CExporter(made)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -75,13 +76,18 @@ class Image:
         return max((place.offset + place.bytes for place in places), default=0)
 
 
-def image_of(module: ModuleOp, weights: WeightStore, name: str) -> Image:
-    """The images of a program, with the results of `prepare` in ROM."""
+def image_of(module: ModuleOp, weights: WeightStore, name: str, *, own_state: bool = True) -> Image:
+    """
+    The images of a program, with the results of `prepare` in ROM.
+
+    Variables that begin at zero need no ROM, unless another program has the state.
+    """
     table = replace(Layout(find_program(module, name)).table, sizes=sizes_of(module))
     rom, constants, firsts, end = list[memoryview](), list[Place](), list[Place](), 0
     for number, slot in enumerate(table.slots):
         content = _content(slot, table, module, weights, name)
-        if content is not None:
+        is_zero = own_state and slot.space == "variable" and not np.any(content)
+        if content is not None and not is_zero:
             place = Place(number, end, content.nbytes)
             (firsts if slot.space == "variable" else constants).append(place)
             padding = _up(content.nbytes) - content.nbytes
@@ -92,23 +98,48 @@ def image_of(module: ModuleOp, weights: WeightStore, name: str) -> Image:
 
 
 def shared(images: Sequence[Image]) -> list[Image]:
-    """The images with one ROM, in which equal constants are stored once."""
+    """
+    The images with one ROM, in which equal constants are stored once, and with the first's state.
+
+    Variables of the others are those of the first by name; without such, they are constants.
+    """
     rom, offsets, end = list[memoryview](), dict[bytes, int](), 0
-    moved = []
+    first, moved = images[0], []
+    state = {first.table.slots[one.number].label: one.offset for one in first.written}
     for image in images:
-        constants = []
-        # Contents alternate with their padding; programs without state have no others.
-        for place, part in zip(image.constants, image.rom[::2], strict=True):
+        constants, firsts = list[Place](), list[Place]()
+        # Contents alternate with their padding, in the order of their offsets.
+        places = sorted((*image.constants, *image.firsts), key=lambda place: place.offset)
+        for place, part in zip(places, image.rom[::2], strict=True):
+            slot = image.table.slots[place.number]
+            is_variable = slot.space == "variable"
+            if is_variable and image is not first and slot.label in state:
+                continue
             digest = sha256(part).digest()
             if digest not in offsets:
                 padding = memoryview(bytes(_up(place.bytes) - place.bytes))
                 offsets[digest] = end
                 rom += [part, padding]
                 end += _up(place.bytes)
-            constants.append(replace(place, offset=offsets[digest]))
-        moved.append(tuple(constants))
-    whole = tuple(rom)
-    return [replace(one, constants=at, rom=whole) for one, at in zip(images, moved, strict=True)]
+            kept = firsts if is_variable and image is first else constants
+            kept.append(replace(place, offset=offsets[digest]))
+        written = image.written if image is first else tuple(_beside(first, state, image))
+        moved.append(
+            replace(image, constants=tuple(constants), firsts=tuple(firsts), written=written)
+        )
+    return [replace(one, rom=tuple(rom)) for one in moved]
+
+
+def _beside(first: Image, state: Mapping[str, int], image: Image) -> Iterator[Place]:
+    """The RAM of an image: its variables in the state of the first one, the rest after it."""
+    variables = [one for one in image.written if image.table.slots[one.number].space == "variable"]
+    end = max((_up(one.offset + one.bytes) for one in variables), default=0)
+    for place in image.written:
+        label = image.table.slots[place.number].label
+        if place not in variables:
+            yield replace(place, offset=place.offset - end + _up(first.state_bytes))
+        elif label in state:
+            yield replace(place, offset=state[label])
 
 
 def _content(

@@ -48,6 +48,10 @@ class Form:
     """Whether the program is a step of training."""
     casadi: bool = False
     """Whether there is an external function for CasADi."""
+    package: str = ""
+    """The kind of package; empty: plain C."""
+    version: str = "1.0.0"
+    """The version of the package, and of the one for CMake."""
 
     @property
     def verb(self) -> str:
@@ -92,6 +96,16 @@ class Interface:
         """The memory of all functions, which share it."""
         return max(one.image.ram_bytes for one in self.all)
 
+    @property
+    def slots(self) -> int:
+        """The number of pointers in a model."""
+        return sum(len(one.image.table.slots) for one in self.all)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the variables, at the start of memory."""
+        return self.image.state_bytes
+
     @cached_property
     def inputs(self) -> dict[str, tuple[int, Slot]]:
         """The number and slot of each input, by member of the struct of inputs."""
@@ -104,8 +118,8 @@ class Interface:
 
     @cached_property
     def variables(self) -> dict[str, tuple[int, Slot]]:
-        """The number and slot of each variable, in memory order."""
-        return self._named("variable")
+        """The number and slot of each variable of the main function, in memory order."""
+        return {} if self.function else self._named("variable")
 
     @cached_property
     def sizes(self) -> dict[str, tuple[int, Size]]:
@@ -155,7 +169,6 @@ def header(interface: Interface) -> str:
         slot for one in interface.all for _, slot in [*one.inputs.values(), *one.outputs.values()]
     ]
     rank = max((len(slot.shape) for slot in tensors), default=1)
-    slots = sum(len(one.image.table.slots) for one in interface.all)
     return f"""\
 /*
  * {name}: a neural network as C11, made by PopGraph for {form.target.name}.
@@ -188,7 +201,7 @@ enum {{
 
 /* A model; only its functions look inside. */
 typedef struct {{
-    void *slots[{slots}];
+    void *slots[{interface.slots}];
 }} {name};
 {_sizes(interface)}
 {_arrays(interface)}
@@ -250,10 +263,11 @@ int {interface.prefix}(
 """
 
 
-_MEANING = {
+MEANING = {
     "run": "Computes the outputs of the inputs.",
     "step": "Trains on the inputs: computes the outputs, the loss among them, and moves weights.",
 }
+"""The first sentence on the main function."""
 
 
 def _described_variables(interface: Interface) -> str:
@@ -276,11 +290,11 @@ def _functions(interface: Interface) -> str:
 /* Makes a model of {macro}_MEMORY_BYTES of memory.{file} */
 int {name}_init({name} *self, void *memory{given});
 
-/* {_MEANING[verb]} It allocates nothing. */
+/* {MEANING[verb]} It allocates nothing. */
 int {name}_{verb}(
     {parameters(interface)});
 """
-    if state := interface.image.state_bytes:
+    if state := interface.state_bytes:
         found += f"""
 /* What one {verb} leaves for the next, in {macro}_STATE_BYTES: to be kept, and to be put back. */
 #define {macro}_STATE_BYTES {state}

@@ -38,6 +38,14 @@ def check_name(name: str) -> None:
         )
 
 
+def check_version(version: str) -> None:
+    """BackendError unless all kinds of packages accept the version."""
+    if not re.fullmatch(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}", version, re.ASCII):
+        raise BackendError(
+            f"{version!r} is not a version", "--package-version", "use three numbers, such as 1.2.0"
+        )
+
+
 def members(labels: Iterable[str]) -> dict[str, str]:
     """A unique struct member for each label."""
     found: dict[str, str] = {}

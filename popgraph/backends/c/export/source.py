@@ -161,6 +161,8 @@ def _described(interface: Interface) -> str:
     counts = f"{len(interface.inputs)}, {len(interface.outputs)}"
     count = len(interface.variables)
     variables = f"    {count}, {name}_all_variables,\n" if count else ""
+    if interface.function and form.train:  # Variables are those of the step.
+        variables = "    0, NULL,\n"
     sized = ""
     if interface.sizes:
         rows = "".join(

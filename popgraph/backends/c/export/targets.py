@@ -91,6 +91,10 @@ NAMES = (HERE, *_FOREIGN)
 """The built-in targets of `popgraph export --target`."""
 
 
+SPELLINGS = {"wasm": "wasm32"}
+"""Shorter spellings of targets."""
+
+
 def target_of(name: str) -> ExportTarget:
     """The target of a name; only the native one probes a compiler."""
     if name == HERE:

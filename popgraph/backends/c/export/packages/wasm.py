@@ -1,0 +1,86 @@
+"""Compiles exported C to WebAssembly modules, by zig or by clang with WASI's C library."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from popgraph.backends.c.build.toolchain import ZIG, Compiler, Result, identity
+from popgraph.backends.tools import Files
+from popgraph.support.errors import BackendError
+
+SIMD = ("-msimd128",)
+"""The flags of a module with vectors of 128 bits."""
+
+STACK_BYTES = 4 << 20
+"""Local arrays of kernels are tiles that fit into caches; untouched pages cost nothing."""
+
+_LINK = (
+    *("-O2", "-mexec-model=reactor", "-Wl,--strip-all"),
+    f"-Wl,-z,stack-size={STACK_BYTES}",
+)
+_STACK_FIRST = "-Wl,--stack-first"
+"""The stack is below all data: an overflow is a trap, and overwrites nothing. zig implies it."""
+
+
+def compilers() -> Iterator[Compiler]:
+    """The commands that may compile for WebAssembly: zig from PyPI, an installed one, clang."""
+    commands = list[tuple[str, ...]]()
+    if importlib.util.find_spec(ZIG) is not None:
+        commands.append((sys.executable, "-m", ZIG, "cc"))
+    if zig := shutil.which("zig"):
+        commands.append((zig, "cc"))
+    if clang := shutil.which("clang"):
+        commands.append((clang,))
+    for command in commands:
+        yield Compiler((*command, "-target", "wasm32-wasi"), identity(command))
+
+
+def compile_modules(
+    files: Files, sources: Sequence[str], flags: Sequence[str], variants: Sequence[Sequence[str]]
+) -> list[bytes]:
+    """A module for each variant of flags, without imports; BackendError if no compiler works."""
+    tried = []
+    for compiler in compilers():
+        with TemporaryDirectory(prefix="popgraph-wasm-") as name:
+            folder = Path(name)
+            for file, parts in files.items():
+                (folder / file).write_bytes(b"".join(parts))
+            built = [_build(compiler, folder, sources, flags, own) for own in variants]
+            if all(one.good for one in built):
+                return [(folder / one.output).read_bytes() for one in built]
+        reason = next(one.reason for one in built if not one.good)
+        lines = reason.splitlines()
+        tried.append(f"{compiler.name}: {next((one for one in lines if 'error' in one), reason)}")
+    raise BackendError(
+        "no compiler for WebAssembly works" + "".join(f"\n  {one}" for one in tried),
+        "--package npm",
+        "run `pip install ziglang`, or install clang with lld, WASI's C library and compiler-rt "
+        "(Debian: clang lld wasi-libc libclang-rt-dev-wasm32)",
+    )
+
+
+def _build(
+    compiler: Compiler,
+    folder: Path,
+    sources: Sequence[str],
+    flags: Sequence[str],
+    variant: Sequence[str],
+) -> Result:
+    """Compiles and links one module; the output of a good result is its file name."""
+    end, objects = "-".join(["", *variant]), []
+    for source in sources:
+        objects.append(str(folder / f"{source}{end}.o"))
+        path = str(folder / source)
+        result = compiler.run([*flags, *variant, "-c", path, "-o", objects[-1]])
+        if not result.good:
+            return result
+    # Without the variant's flags: zig builds its C library once, not once per variant.
+    stack = [] if "cc" in compiler.command else [_STACK_FIRST]
+    module = str(folder / f"module{end}.wasm")
+    result = compiler.run([*_LINK, *stack, *objects, "-o", module])
+    return Result(result.good, f"module{end}.wasm", result.reason)
