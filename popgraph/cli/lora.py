@@ -57,7 +57,7 @@ def command(
         )
     if merge and not is_model:
         raise typer.BadParameter(
-            f"writes a model, {' or '.join(models.SAVERS)}", param_hint="--merge"
+            f"writes a model: {', '.join(models.SAVERS)}", param_hint="--merge"
         )
     if output.suffix:
         models.check_place(output, "--output")

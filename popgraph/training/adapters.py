@@ -31,6 +31,8 @@ from popgraph.support.errors import ModelError
 from popgraph.support.shapes import Shape, prod
 from popgraph.training.roles import adapter_names, is_float, name_of_a, name_of_b, shape_of
 
+ADAPTED = "it has one already; merge_lora(model) merges it into the weight"
+"""The reason why a weight with an adapter gets no second one."""
 OLDEST_OPSET = 7
 """The first operator set whose Add and Mul broadcast by their shapes."""
 RATIO_IS_INPUT = 12
@@ -187,7 +189,7 @@ def candidates(graph: Graph) -> tuple[dict[str, Candidate], dict[str, str]]:
             continue
         other = _other_reader(root, {one.op for one in found})
         if name_of_a(name) in hidden:
-            refused[name] = "it has one already; merge_lora(model) merges it into the weight"
+            refused[name] = ADAPTED
         elif other is not None:
             refused[name] = f"{other} reads it, too"
         elif len({one.form for one in found}) > 1:

@@ -258,7 +258,9 @@ class _Saved:
         else:
             where = str(source)
             try:
-                arrays, config = _read(Path(source))
+                file = Path(source) / FILE if Path(source).is_dir() else Path(source)
+                where = str(file)
+                arrays, config = _read(file)
             except TypeError as error:
                 raise ArgumentError(
                     "adapters are a file, a folder or a mapping of arrays, "
@@ -339,10 +341,8 @@ class _Saved:
         )
 
 
-def _read(path: Path) -> tuple[dict[str, Array], Mapping[str, Any] | None]:
-    """The arrays of a file or folder, and its configuration, if it has one."""
-    folder = path if path.is_dir() else path.parent
-    file = path / FILE if path.is_dir() else path
+def _read(file: Path) -> tuple[dict[str, Array], Mapping[str, Any] | None]:
+    """The arrays of a file, and its configuration, if it has one."""
     checkpoint = open_checkpoint(file)
     arrays = {}
     for name in checkpoint:
@@ -351,7 +351,7 @@ def _read(path: Path) -> tuple[dict[str, Array], Mapping[str, Any] | None]:
         arrays[name] = np.array(held)
     if file.suffix == ".safetensors" and METADATA in (metadata := entries(file)[1]):
         return arrays, _json(str(metadata[METADATA]).encode())
-    config = folder / CONFIG
+    config = file.parent / CONFIG
     if file.name == FILE and config.is_file():
         if size_of(config) > _MOST_CONFIG:
             raise Unreadable(f"{CONFIG} is not a configuration")

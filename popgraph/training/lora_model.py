@@ -24,6 +24,7 @@ from popgraph.support.names import closest
 from popgraph.support.shapes import prod
 from popgraph.support.tables import table
 from popgraph.training.adapters import (
+    ADAPTED,
     Adapter,
     Candidate,
     Factors,
@@ -133,7 +134,9 @@ class LoraSettings:
         """The model with adapters of the selected weights; their B is zero."""
         infer_shapes(model.read, model.weights)
         held, refused = candidates(model_of(model.read).graph)
-        chosen = self._default(held) if self.layers is None else self._matched(held, refused)
+        chosen = (
+            self._default(held, refused) if self.layers is None else self._matched(held, refused)
+        )
         return adapted(model, {one.name: self._factors(one) for one in chosen}, self.dropout)
 
     def _factors(self, one: Candidate) -> Factors:
@@ -148,7 +151,9 @@ class LoraSettings:
         scale = self.alpha / self.rank
         return Factors(generator.uniform(-bound, bound, first), np.zeros(second), scale)
 
-    def _default(self, held: Mapping[str, Candidate]) -> list[Candidate]:
+    def _default(
+        self, held: Mapping[str, Candidate], refused: Mapping[str, str]
+    ) -> list[Candidate]:
         """The matrices with more values than their adapters have."""
         chosen = [
             one
@@ -156,6 +161,12 @@ class LoraSettings:
             if not one.form.kernel
             and one.form.inputs * one.form.outputs > one.form.values(self.rank)
         ]
+        if not chosen and ADAPTED in refused.values():
+            raise ModelError(
+                "the matrices of the model have adapters already",
+                WHERE,
+                "merge_lora(model) merges these into the weights",
+            )
         if not chosen:
             raise ModelError(
                 f"no matrix of the model has more values than an adapter of rank {self.rank}",

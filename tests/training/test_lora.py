@@ -298,6 +298,8 @@ def test_weights_without_an_adapter_are_reported(text: str, layers: str, said: s
 def test_a_second_adapter_is_refused() -> None:
     with pytest.raises(ModelError, match="it has one already"):
         popgraph.lora(popgraph.lora(NET, 1, "fc1*"), 1, "fc1*")
+    with pytest.raises(ModelError, match="the matrices of the model have adapters already"):
+        popgraph.lora(popgraph.lora(NET, 1), 1)
 
 
 def test_wrong_arguments_are_reported() -> None:
