@@ -43,6 +43,10 @@ FILE, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 METADATA = "adapter_config"
 """The key under which a single file holds what a folder has in its `adapter_config.json`."""
 _MOST_CONFIG = 10_000_000
+_OTHER_SUMS = ("use_dora", "use_qalora", "alora_invocation_tokens", "layer_replication")
+"""Options of PEFT with which a product is not that of W + alpha / rank * B A."""
+_CHANGES_BASE = ("pissa", "olora", "corda", "loftq")
+"""First values in PEFT that are subtracted from the weights of the base."""
 _PLAIN = re.compile(r"[\w.:]+")
 """The name of a module; PEFT also takes regular expressions."""
 
@@ -286,8 +290,16 @@ class _Saved:
             raise ModelError(
                 f"adapters of the kind {kind} are unknown", self.where, "LORA is known"
             )
-        if self.config.get("use_dora"):
-            raise ModelError("adapters of DoRA also have magnitudes, which are unknown", self.where)
+        for option in _OTHER_SUMS:
+            if self.config.get(option):
+                raise ModelError(f"adapters with {option} compute another sum", self.where)
+        first = str(self.config.get("init_lora_weights")).lower()
+        if first.startswith(_CHANGES_BASE):
+            raise ModelError(
+                f"adapters whose init_lora_weights is {first!r} belong to a changed base",
+                self.where,
+                "PEFT converts them: save_pretrained has path_initial_model_for_weight_conversion",
+            )
 
     def scale(self, module: str, rank: int) -> float:
         """The factor of B A for a module."""

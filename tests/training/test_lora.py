@@ -365,7 +365,8 @@ def test_wrong_files_are_reported(tmp_path: Path) -> None:
     config = tmp_path / "adapter_config.json"
     for content, said in (
         ('{"peft_type": "IA3"}', "of the kind IA3"),
-        ('{"use_dora": true}', "DoRA"),
+        ('{"use_dora": true}', "adapters with use_dora compute another sum"),
+        ('{"init_lora_weights": "pissa_niter_4"}', "belong to a changed base"),
         ('{"lora_alpha": "x"}', "lora_alpha must be a number"),
         ('{"lora_alpha": 1, "alpha_pattern": {"fc(1|2)": 2}}', "is not the name of a module"),
         ("[1]", "is not a configuration"),
