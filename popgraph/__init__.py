@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from popgraph.training.history import History as History
     from popgraph.training.jacobian_products import onnx_jvp as onnx_jvp
     from popgraph.training.jacobian_products import onnx_vjp as onnx_vjp
+    from popgraph.training.lora import load_lora as load_lora
+    from popgraph.training.lora import lora as lora
+    from popgraph.training.lora import merge_lora as merge_lora
+    from popgraph.training.lora import save_lora as save_lora
     from popgraph.training.metrics import Metric as Metric
     from popgraph.training.tensorboard import TensorBoard as TensorBoard
     from popgraph.training.train import train as train
@@ -60,6 +64,10 @@ _HOMES = {
     "onnx_gradient": "popgraph.training.gradient_model",
     "onnx_jvp": "popgraph.training.jacobian_products",
     "onnx_vjp": "popgraph.training.jacobian_products",
+    "lora": "popgraph.training.lora",
+    "load_lora": "popgraph.training.lora",
+    "save_lora": "popgraph.training.lora",
+    "merge_lora": "popgraph.training.lora",
     "quantize": "popgraph.quantization.quantize",
     "from_torch": "popgraph.torch",
     "History": "popgraph.training.history",

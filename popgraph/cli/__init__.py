@@ -35,6 +35,7 @@ COMMANDS = (
     "zoo",
     "convert",
     "gradient",
+    "lora",
     "quantize",
     "check",
     "fmt",

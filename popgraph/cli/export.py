@@ -13,13 +13,19 @@ import typer
 from popgraph.cli.options import (
     ExtraPasses,
     Folders,
+    Freeze,
     IndicesChoice,
     Load,
+    Lora,
+    LoraAlpha,
+    LoraLayers,
     ModelFile,
     Ranges,
     ScheduleFile,
     Threads,
+    TrainOnly,
     Values,
+    lora_settings,
     options,
 )
 from popgraph.support.writing import write_files
@@ -102,6 +108,11 @@ def command(
             "size (npm: included, by default for the sizes of --dim).",
         ),
     ] = None,
+    freeze: Freeze = None,
+    train_only: TrainOnly = None,
+    lora: Lora = None,
+    lora_layers: LoraLayers = None,
+    lora_alpha: LoraAlpha = None,
     derivatives: Annotated[
         str | None,
         typer.Option(
@@ -157,11 +168,13 @@ def command(
     memcpy, memset and libm, has no globals unless --threads is given, and does not allocate memory.
 
     With --train, model_step is a training step: it computes the loss and updates the weights, which
-    model_save and model_load store. With --derivatives jvp,vjp,jacobian,hessian-vector, the
-    functions model_jvp, model_vjp, model_jacobian and model_hvp compute exact derivatives in the
-    same memory. With --dim N=..64, each call of model_run passes a struct of
-    sizes, 1 to 64 (2 to 64 if the model treats size 1 differently); test vectors cover 64, the
-    smallest size, and one in between.
+    model_save and model_load store. With --train-only 'head.*' or --freeze, all other weights are
+    constants; with --lora, low-rank adapters are trained.
+
+    With --derivatives jvp,vjp,jacobian,hessian-vector, the functions model_jvp, model_vjp,
+    model_jacobian and model_hvp compute exact derivatives in the same memory. With --dim N=..64,
+    each call of model_run passes a struct of sizes, 1 to 64 (2 to 64 if the model treats size 1
+    differently); test vectors cover 64, the smallest size, and one in between.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT, backend_named
@@ -182,7 +195,12 @@ def command(
         package_version,
     )
     exporter = backend_named(DEFAULT).tools.exporter(form)
-    module, compilation, training = models.opened(model, dim, value, train=train, ranged=True)
+    adapters = lora_settings(lora, lora_layers, lora_alpha)
+    _check_training(train, freeze, train_only, lora)
+    task = models.training_task(model, freeze or (), train_only or (), adapters) if train else None
+    module, compilation, training = models.opened(
+        model, dim, value, train=train, ranged=True, task=task
+    )
     made = options(schedule=schedule, indices=indices, passes=extra)
     made = replace(made, machine=exporter.machine, training=training, dropout=dropout)
     if not exporter.is_here:
@@ -218,6 +236,18 @@ def command(
     write_files([(output / file, parts) for file, parts in found.files.items()])
     typer.echo(f"{output}: {', '.join(sorted(found.files))}")
     typer.echo(_needs(found))
+
+
+def _check_training(
+    train: bool,
+    freeze: Sequence[str] | None,
+    train_only: Sequence[str] | None,
+    lora: int | None,
+) -> None:
+    """BadParameter for options of a training step without --train."""
+    for option, given in (("freeze", freeze), ("train-only", train_only), ("lora", lora)):
+        if given and not train:
+            raise typer.BadParameter("belongs to --train", param_hint=f"--{option}")
 
 
 def _kinds(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from popgraph.cli import models
-from popgraph.cli.options import Dimensions, Folders, Values, existing
+from popgraph.cli.options import Dimensions, Folders, Freeze, TrainOnly, Values, existing
 from popgraph.support.writing import write_file
 
 
@@ -60,14 +60,8 @@ def command(
         str | None,
         typer.Option(metavar="NAME", help="Output to which a named --loss applies."),
     ] = None,
-    freeze: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Weights that are not trained: 'layer1.*'."),
-    ] = None,
-    train_only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Train only these weights: 'fc.*'."),
-    ] = None,
+    freeze: Freeze = None,
+    train_only: TrainOnly = None,
     product: Annotated[
         Product | None,
         typer.Option(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from popgraph.support.arrays import Array
     from popgraph.support.description import TensorSpec
     from popgraph.support.dtypes import DType
+    from popgraph.training.lora_model import LoraSettings
+    from popgraph.training.task import Task
 
 
 def load(path: Path) -> tuple[ModuleOp, Compilation]:
@@ -66,9 +68,10 @@ def opened(
     static: bool = True,
     assumed: bool = False,
     ranged: bool = False,
+    task: Task | None = None,
 ) -> tuple[ModuleOp, Compilation, Training | None]:
     """
-    Loads the model of a file; with `train`, its training step.
+    Loads the model of a file; with `train`, its training step, or that of `task`.
 
     `dim` sets symbolic dimensions, `value` structural inputs. ModelError if some of either stay
     unknown and the model is to be `static`. With `assumed`, unknown sizes become 1; with `ranged`,
@@ -76,7 +79,14 @@ def opened(
     """
     from popgraph.compiler.sizes import specialise
 
-    module, compilation, training = _step(path) if train else (*load(path), None)
+    if train and task is None:
+        task = training_task(path)
+    if task is None:
+        module, compilation, training = *load(path), None
+    else:
+        from popgraph.passes.base import Compilation
+
+        module, compilation, training = task.module, Compilation(task.weights), task.training
     given = values(value, specs_of(module)) if value else {}
     known, bounds = ranges(dim or ()) if ranged else (sizes(dim or ()), {})
     specialise(module, compilation, known, bounds, given)
@@ -137,15 +147,23 @@ def lower_to_sizes(
         ) from error
 
 
-def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
-    """The training step of a file with a `train` section."""
-    from popgraph.builder.pgraph import load as load_text
-    from popgraph.passes.base import Compilation
+def training_task(
+    path: Path,
+    freeze: Sequence[str] = (),
+    train_only: Sequence[str] = (),
+    lora: LoraSettings | None = None,
+) -> Task:
+    """The training task of a file with a `train` section, for the weights that options select."""
+    from popgraph.training.lora_model import opened as open_model
+    from popgraph.training.selection import WeightPatterns
     from popgraph.training.task import task_of
 
     task = None
     if path.suffix == ".pgraph" and path.is_file():
-        task = task_of(load_text(path))
+        found = open_model(path)
+        found = found if lora is None else lora.apply(found)
+        assert found.document is not None, "a .pgraph file is a text"
+        task = task_of(found.document)
     else:
         load(path)  # Mistakes in the file itself are reported first.
     if task is None or task.rule is None:
@@ -160,7 +178,9 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
             str(path),
             f"add {example}",
         )
-    return task.module, Compilation(task.weights), task.training
+    task = replace(task, patterns=WeightPatterns.of(freeze, train_only))
+    task.selection.check()
+    return task
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

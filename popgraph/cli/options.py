@@ -18,6 +18,7 @@ from popgraph.support.names import closest
 if TYPE_CHECKING:
     from popgraph.ipu.machine import Ipu
     from popgraph.passes.options import Options
+    from popgraph.training.lora_model import LoraSettings
 
 
 class Level(StrEnum):
@@ -229,6 +230,61 @@ Train = Annotated[
         "--train", help="Compile a training step, as defined by the file's `train` section."
     ),
 ]
+
+
+Freeze = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Weights to keep constant: 'layer1.*' (repeatable)."),
+]
+
+
+TrainOnly = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Train only these weights: 'fc.*' (repeatable)."),
+]
+
+
+Lora = Annotated[
+    int | None,
+    typer.Option(
+        metavar="RANK",
+        help="Add low-rank adapters of this rank, and train only these: docs/lora.md.",
+    ),
+]
+
+
+LoraLayers = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN", help="Weights that get adapters: '*.q_proj.*' (default: all matrices)."
+    ),
+]
+
+
+LoraAlpha = Annotated[
+    float | None,
+    typer.Option(metavar="ALPHA", help="Adapters are scaled by ALPHA / RANK (default: RANK)."),
+]
+
+
+def lora_settings(
+    rank: int | None,
+    layers: Sequence[str] | None,
+    alpha: float | None,
+    dropout: float | None = None,
+    seed: int = 0,
+) -> LoraSettings | None:
+    """The adapters that the options of a command describe; None without `--lora`."""
+    if rank is None:
+        for option, given in (("layers", layers), ("alpha", alpha), ("dropout", dropout)):
+            if given:
+                raise typer.BadParameter(
+                    "requires --lora, the rank of the adapters", param_hint=f"--lora-{option}"
+                )
+        return None
+    from popgraph.training.lora import lora_settings as checked
+
+    return checked(rank, layers or None, alpha=alpha, dropout=dropout or 0.0, seed=seed)
 
 
 Values = Annotated[

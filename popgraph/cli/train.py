@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli import models
-from popgraph.cli.options import Folders, IndicesChoice, Threads, Values, existing
+from popgraph.cli.options import (
+    Folders,
+    Freeze,
+    IndicesChoice,
+    Lora,
+    LoraAlpha,
+    LoraLayers,
+    Threads,
+    TrainOnly,
+    Values,
+    existing,
+    lora_settings,
+)
 from popgraph.cli.report import note
 from popgraph.cli.run import BackendChoice
 from popgraph.support.garbage import while_importing
@@ -127,13 +139,14 @@ def command(
     backend: BackendChoice = "c",
     value: Values = None,
     indices: IndicesChoice = None,
-    freeze: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Weights to keep constant: 'layer1.*'."),
-    ] = None,
-    train_only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Train only these weights: 'fc.*'."),
+    freeze: Freeze = None,
+    train_only: TrainOnly = None,
+    lora: Lora = None,
+    lora_layers: LoraLayers = None,
+    lora_alpha: LoraAlpha = None,
+    lora_dropout: Annotated[
+        float | None,
+        typer.Option(metavar="RATIO", help="Dropout on the inputs of adapters (default: 0)."),
     ] = None,
     check: Annotated[
         bool,
@@ -188,6 +201,8 @@ def command(
         --checkpoint run.ckpt --every 10min --resume -o trained.onnx
     popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 --accumulate 8 \\
         --clip 1.0 --recompute checkpoints -o trained.onnx
+    popgraph train net.onnx x=x.npy labels=labels.npy --loss cross_entropy \\
+        --optimizer 'AdamW(0.001)' --lora 8 --lora-layers '*.q_proj.*' -o tuned.onnx
     mpirun -n 4 popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 -o trained.onnx
 
     A .pgraph file can define loss and optimizer in its `train` section; the options override it. A
@@ -201,10 +216,11 @@ def command(
 
     A table shows which weights are trained, and why the others are not: running statistics,
     settings of operators and constants of an exporter; --freeze and --train-only (repeatable)
-    override this. BatchNormalization and Dropout are in training mode, whatever mode they were
-    exported in; a BatchNormalization whose running statistics are frozen uses these. With
-    --no-dropout, Dropout keeps all elements unless its training_mode is true. The file that -o
-    writes is for inference.
+    override this. With --lora, low-rank adapters are trained, and the model that -o writes has them
+    (`popgraph lora tuned.onnx --merge` adds them to the weights). BatchNormalization and Dropout
+    are in training mode, whatever mode they were exported in; a BatchNormalization whose running
+    statistics are frozen uses these. With --no-dropout, Dropout keeps all elements unless its
+    training_mode is true. The file that -o writes is for inference.
 
     The last batch of an epoch has the remaining samples; a model with a fixed batch size drops them
     (they differ from epoch to epoch). With --monitor or --patience, the final weights are those of
@@ -234,6 +250,8 @@ def command(
 
         if view or report is not None:
             from popgraph.viewer.training_page import TrainingPage
+        if lora is not None:
+            from popgraph.training.lora_model import opened
 
     if output is not None and output.suffix not in models.SAVERS:
         raise typer.BadParameter(
@@ -247,8 +265,9 @@ def command(
     ):
         if path is not None:  # said before hours of training
             models.check_place(path, option)
+    adapters = lora_settings(lora, lora_layers, lora_alpha, lora_dropout, seed)
     trainer = Trainer(
-        model,
+        model if adapters is None else adapters.apply(opened(model)),
         loss,
         optimizer,
         schedule=schedule,

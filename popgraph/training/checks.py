@@ -18,6 +18,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.tables import table
 from popgraph.training.diagnosis import describe_first, non_finite
 from popgraph.training.programs import BuildSettings
+from popgraph.training.roles import name_of_b
 from popgraph.training.samples import Batch
 from popgraph.training.sized_outputs import sized_by_data
 from popgraph.training.task import Task
@@ -124,7 +125,8 @@ class Checker:
 
 
 def _gradient_problems(layers: tuple[Layer, ...]) -> Iterator[str]:
-    zero = [one.name for one in layers if not one.gradient]
+    new = {one.name for one in layers if not one.weight}  # B of adapters, without which A is idle
+    zero = [one.name for one in layers if not one.gradient and name_of_b(one.name) not in new]
     if zero and len(zero) == len(layers):
         yield "the gradients of all weights are zero: nothing is learned"
     elif zero:

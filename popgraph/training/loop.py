@@ -24,6 +24,7 @@ from popgraph.training.diagnosis import StepSnapshot, describe_bad_data, describ
 from popgraph.training.history import Row
 from popgraph.training.measures import Measures
 from popgraph.training.ranks import ALONE, Ranks
+from popgraph.training.roles import name_of_b
 from popgraph.training.samples import Batch, Order, Source
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -226,7 +227,10 @@ class Loop:
         still = [
             name
             for name, before in self._initial_weights.items()
-            if name in trained and np.array_equal(now[name], before)
+            if name in trained
+            and np.array_equal(now[name], before)
+            # The first step of a new adapter changes B alone, which is zero.
+            and (name_of_b(name) not in trained or self._initial_weights[name_of_b(name)].any())
         ]
         self._initial_weights = {}
         if still and self._plan.ranks.is_first:

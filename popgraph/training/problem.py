@@ -10,8 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from popgraph.builder.pgraph import Schedule, add_loss, parse, parse_optimizer, parse_schedule
-from popgraph.builder.pgraph import load as load_text
+from popgraph.builder.pgraph import Schedule, add_loss, parse_optimizer, parse_schedule
 from popgraph.builder.pgraph.check.loss_table import CLASS_NUMBERS, LOSS_NAMES, Loss, loss_named
 from popgraph.compiler import Model, interface_of, load
 from popgraph.dialects.onnx import model_of
@@ -40,7 +39,7 @@ from popgraph.training.roles import Origin, is_float
 from popgraph.training.samples import SAMPLE_WEIGHT
 from popgraph.training.schedules import LearningRateSchedule
 from popgraph.training.selection import WeightPatterns
-from popgraph.training.task import Task, task_of
+from popgraph.training.task import Task, document_of, task_of
 from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import (
     OPTIMIZER_NAMES,
@@ -75,8 +74,8 @@ class TrainingProblem:
         path = path_of(model)
         self.where = str(path or "")
         self._text_task: Task | None = None
-        if self.where.endswith(".pgraph") or (path is None and isinstance(model, str)):
-            document = parse(model) if path is None else load_text(path)
+        document = document_of(model)
+        if document is not None:
             self._text_task = task_of(document)
             self.module, self.weights = document.module, document.weights
             self._is_text = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -74,6 +74,9 @@ GENERATED_NAMES = re.compile(
     r"|clone|const_fold_opt_+\d+|scalar_tensor\w*|.*\.lifted_tensor\w*"
 )
 """Names that exporters give to constants of their own."""
+
+_A = re.compile(r"(?P<stem>.*)(?P<mark>[./])lora_A(?P=mark)weight", re.DOTALL)
+_WEIGHT = re.compile(r"[./]weight$")
 
 
 @dataclass(frozen=True)
@@ -188,3 +191,22 @@ def is_float(initializer: Initializer) -> bool:
 
 def shape_of(initializer: Initializer) -> Shape:
     return tuple(initializer.value.type.get_shape())
+
+
+def name_of_a(weight: str) -> str:
+    """The name of the matrix A that adapts a weight: `fc1.lora_A.weight` for `fc1.weight`."""
+    mark = "/" if weight.endswith("/weight") else "."
+    return f"{_WEIGHT.sub('', weight)}{mark}lora_A{mark}weight"
+
+
+def name_of_b(a: str) -> str:
+    """The name of the matrix B that belongs to A; "" if this is not the name of an A."""
+    found = _A.fullmatch(a)
+    return f"{found['stem']}{found['mark']}lora_B{found['mark']}weight" if found else ""
+
+
+def adapter_names(names: Iterable[str]) -> frozenset[str]:
+    """The names, among those of all weights, that belong to adapters: pairs of A and B."""
+    known = frozenset(names)
+    pairs = [(name, name_of_b(name)) for name in known]
+    return frozenset(one for pair in pairs if pair[1] in known for one in pair)

@@ -21,13 +21,14 @@ from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.spelling import setting
 from popgraph.support.tables import table
-from popgraph.training.roles import Origin, Roles, is_float, shape_of
+from popgraph.training.roles import Origin, Roles, adapter_names, is_float, shape_of
 
 TRAINED, BATCH_UPDATED, UNTRAINED = "trained", "moved by every batch", "not trained"
 """Fates of a weight."""
 STATISTICS = "running statistics"
 RANGES = "ranges of quantized values"
 FROZEN = "frozen"
+BASE = "the model has LoRA adapters"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def _patterns(option: str, given: object) -> tuple[str, ...]:
 def _unmatched_pattern(pattern: str, option: str, names: Sequence[str]) -> ModelError:
     close = closest(pattern, names, 0.5)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    hint = f"did you mean {close!r}?" if close else f"its weights are {listed or 'none'}"
+    meant = f"did you mean {close!r}? " if close else ""
+    hint = f"{meant}its weights are {listed or 'none'}"
     return ModelError(f"no weight matches the pattern {pattern!r}", option, hint)
 
 
@@ -188,25 +190,20 @@ def select(
 
     `origin` is that of the source model, if this module was derived from one. Floats on which the
     loss depends are trained, unless they are running statistics, settings of operators or constants
-    of an exporter. `train_only` overrides these rules.
+    of an exporter; of a model with LoRA adapters, only these. `train_only` overrides these rules.
     """
     graph, patterns = model_of(module).graph, patterns or WeightPatterns()
     weights, roles = weights_by_name(graph), Roles(module, origin or Origin.of(module))
     patterns.check(list(weights))
     on_path = _backward_slice(graph, loss)
-    found = tuple(
-        _weight(initializer, name, roles, patterns, initializer.result in on_path)
-        for name, initializer in weights.items()
-    )
-    return Selection(found)
-
-
-def _weight(
-    initializer: Initializer, name: str, roles: Roles, patterns: WeightPatterns, affects_loss: bool
-) -> Weight:
-    shape, floats = shape_of(initializer), is_float(initializer)
-    fate, reason = _fate(initializer, name, roles, patterns, affects_loss)
-    return Weight(name, shape, fate, reason, floats)
+    adapters = frozenset[str]() if patterns.train_only else adapter_names(weights)
+    found: list[Weight] = []
+    for name, initializer in weights.items():
+        fate, reason = _fate(initializer, name, roles, patterns, initializer.result in on_path)
+        if adapters and name not in adapters and fate != UNTRAINED and reason != RANGES:
+            fate, reason = UNTRAINED, BASE
+        found.append(Weight(name, shape_of(initializer), fate, reason, is_float(initializer)))
+    return Selection(tuple(found))
 
 
 def _fate(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder.pgraph import Document
+from popgraph.builder.pgraph import Document, load, parse
+from popgraph.builder.source import ModelSource
+from popgraph.compiler import Model
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Training
+from popgraph.support.files import path_of
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Selection, WeightPatterns, select
 from popgraph.training.update_rule import Rates, rule_of
@@ -50,6 +54,24 @@ class Task:
         """The training options of the passes."""
         assert self.rule is not None, "a program that trains has an update rule"
         return Training(self.loss, self.rule, frozen=self.selection.frozen)
+
+
+class TextSource(ModelSource):
+    """A model that keeps the training section of the text that it comes from."""
+
+    @abstractmethod
+    def text(self) -> Document | None:
+        """A copy of the text, which training changes in place; None for another model."""
+
+
+def document_of(model: Model) -> Document | None:
+    """The text of a model, if it is one: a `.pgraph` file or text, or one with adapters."""
+    if isinstance(model, TextSource):
+        return model.text()
+    path = path_of(model)
+    if path is None and isinstance(model, str):
+        return parse(model)
+    return load(path) if path is not None and path.suffix == ".pgraph" else None
 
 
 def task_of(document: Document) -> Task | None:

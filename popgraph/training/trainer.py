@@ -92,7 +92,8 @@ class Trainer:
     accepted), an expression ("nll(y, labels)") or a value of the model. `optimizer` is a text
     ("adam", "Adam(0.001)") or an object. `schedule` is a text ("cosine(steps=1000)") or a function
     of the step. A text's `train` section provides the defaults of all three. `freeze` and
-    `train_only` are patterns of weight names.
+    `train_only` are patterns of weight names. Of a model with adapters (`popgraph.lora`), only
+    these are trained unless `train_only` says otherwise.
 
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets. They
     compare the output `prediction` with the input `target`; a named loss uses the same output. Both
