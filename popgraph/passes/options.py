@@ -17,6 +17,8 @@ CONSTANT, VARIABLE = "constant", "variable"
 """The forms that the weights of a model can have in its program."""
 BF16 = "bf16"
 """The value of `Options.precision` for mixed precision."""
+PORTABLE = "portable"
+"""The value of `Options.determinism` for the same bits on every target."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,9 @@ class Options:
     precision: str = ""
     """The element type to which factors of f32 matmuls and convolutions are rounded: "bf16"; "":
     they stay f32."""
+    determinism: str = ""
+    """"portable": the same bits on every target, for every number of threads and of rows; "": on
+    one machine only."""
     stochastic_rounding: bool = False
     """Whether half-precision results are rounded stochastically: errors average out."""
     first_stream: int = 0
@@ -114,6 +119,12 @@ class Options:
             vectors = vector_bytes or given.vector_bytes
             machine = given.with_vectors(vectors, registers or given.registers)
             object.__setattr__(self, "machine", machine)
+        if self.determinism not in ("", PORTABLE):
+            raise PassError(
+                f"unknown value {self.determinism!r} of determinism",
+                "Options.determinism",
+                f"{PORTABLE!r} for the same bits everywhere, or '' for the fastest order of sums",
+            )
         if isinstance(self.passes, str):
             raise PassError(
                 f"{self.passes!r} is not a list of passes", "Options.passes", f"[{self.passes!r}]"
@@ -144,4 +155,7 @@ class Options:
     @property
     def target(self) -> Target:
         """The machine and the thresholds, for passes."""
-        return Target(self.machine or Machine(), self.tuning)
+        machine = self.machine or Machine()
+        if self.determinism != PORTABLE:
+            return Target(machine, self.tuning)
+        return Target(machine.portable(), self.tuning, portable=True)

@@ -137,6 +137,16 @@ class Machine:
         words = self.words if words is None else words
         return replace(self, vector_bytes=vector_bytes, registers=registers, words=words)
 
+    def portable(self) -> Machine:
+        """
+        The same machine for programs that compute the same bits everywhere.
+
+        Multiply-adds are always fused, and sums of packed words are integers, which are exact.
+        """
+        words = [name for name in self.words if name != "bf16"]
+        exact = tuple(dict.fromkeys([*words, *PAIRS]))
+        return replace(self, fuses_multiply_add=True, words=exact)
+
 
 UNITS: Mapping[str, str] = {
     "bytes": "bytes",

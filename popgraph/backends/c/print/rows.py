@@ -100,7 +100,10 @@ FLOAT: Mapping[str, Row] = {
     "math.ceil": _function("ceil"),
     "math.floor": _function("floor"),
     "math.exp": Row("popgraph_exp{f}({a})", "{exp}({T}, {E}, {n}, popgraph_exp{f}, {a})"),
-    "math.fma": _function("fma", "{a}, {b}, {c}"),
+    "math.fma": Row(
+        "popgraph_fma{f}({a}, {b}, {c})",
+        "{fma}({T}, {E}, {n}, popgraph_fma{f}, {a}, {b}, {c})",
+    ),
     # The rounding mode is never changed, so rint rounds to nearest, ties to even.
     "math.roundeven": _function("rint"),
     "math.sqrt": _function("sqrt"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     AnyFloat,
     ArrayAttr,
@@ -45,12 +45,14 @@ class Product:
     """
     The body of a contraction: `sum + f(left) * g(right)`.
 
-    With `words`, it adds the dot product of the numbers in both packed words.
+    With `words`, it adds the dot product of the numbers in both packed words. If it is `fused`, it
+    rounds once, as `math.fma` does, whatever the machine.
     """
 
     factors: tuple[SSAValue, SSAValue]
     """`f(left)` and `g(right)`, each computed from one argument of the body alone."""
     words: StringAttr | None = None
+    fused: bool = False
 
 
 def product_of(body: Block) -> Product | None:
@@ -62,6 +64,8 @@ def product_of(body: Block) -> Product | None:
     match body.last_op.operands[0].owner:
         case DotOp(lhs=left, rhs=right, total=before, words=words) if before is total:
             found = Product((left, right), words)
+        case math.FmaOp(a=left, b=right, c=before) if before is total:
+            found = Product((left, right), fused=True)
         case arith.AddfOp() | arith.AddiOp() as added if added.operands[0] is total:
             made = added.operands[1].owner
             if isinstance(made, arith.MulfOp | arith.MuliOp):

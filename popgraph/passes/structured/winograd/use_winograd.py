@@ -13,7 +13,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.dialects.tile.structured.schedule_override import Override
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
+from popgraph.passes.options import PORTABLE, Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
@@ -99,7 +99,7 @@ class UseWinograd(Pass):
 
     @classmethod
     def of(cls, options: Options) -> UseWinograd | None:
-        if options.winograd:
+        if options.winograd and options.determinism != PORTABLE:
             measured = options.measured or ()
             return cls(options.target, options.schedules, measured, options.threads)
         for text in options.schedules:
