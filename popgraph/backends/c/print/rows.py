@@ -47,8 +47,8 @@ def _function(name: str, arguments: str = "{a}") -> Row:
 
 
 def _near(name: str) -> Row:
-    """A function computed on vectors for small arguments, by libm for others."""
-    near, far = f"popgraph_near_{name}{{f}}", f"{name}{{f}}"
+    """A function computed on vectors for small arguments, lane by lane for others."""
+    near, far = f"popgraph_near_{name}{{f}}", f"popgraph_far_{name}{{f}}"
     return Row(
         f"(POPGRAPH_IS_NEAR({{a}}) ? {near}({{a}}) : {far}({{a}}))",
         f"POPGRAPH_NEAR_LANES({{T}}, {{E}}, {{n}}, {near}, {far}, {{a}})",

@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).parents[1] / "headers"
 RUNTIME = "runtime.h"
 """The header that every unit includes."""
-HEADERS = (RUNTIME, "vectors.h", "conversions.h", "functions.h", "derived.h")
+HEADERS = (RUNTIME, "vectors.h", "conversions.h", "functions.h", "portable.h", "derived.h")
 """The headers of all generated C."""
 EXCHANGE = "exchange.h"
 """The header of kernels that exchange data with other ranks."""
