@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.ops import yielded
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import PORTABLE, Options
+from popgraph.passes.options import Options
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class FuseProducts(Pass):
 
     @classmethod
     def of(cls, options: Options) -> FuseProducts | None:
-        return cls() if options.determinism == PORTABLE else None
+        return cls() if options.is_portable else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.walk():
@@ -45,7 +45,8 @@ def _fuse(op: tile.ReduceOp) -> None:
         return  # Integers, and words, whose sums are exact.
     before, product = total.owner.operands
     assert isinstance(product.owner, arith.MulfOp), "verified"
-    fused = math.FmaOp(*product.owner.operands, before)
+    left, right = product.owner.operands
+    fused = math.FmaOp(left, right, before)
     Rewriter.insert_op(fused, InsertPoint.before(total.owner))
     total.replace_all_uses_with(fused.result)
     Rewriter.erase_op(total.owner)
