@@ -77,6 +77,6 @@ def set_portable(function: func.FuncOp) -> None:
     function.attributes[_PORTABLE] = UnitAttr()
 
 
-def is_portable(function: func.FuncOp) -> bool:
-    """Whether a kernel computes the same bits on every target."""
-    return _PORTABLE in function.attributes
+def is_portable(op: Operation) -> bool:
+    """Whether an operation is the function of a kernel with the same bits on every target."""
+    return isinstance(op, func.FuncOp) and _PORTABLE in op.attributes
