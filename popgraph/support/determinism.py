@@ -1,4 +1,4 @@
-"""How far the bits of results agree: on one machine, or everywhere."""
+"""The choice between results that are the same on one machine, and everywhere."""
 
 from __future__ import annotations
 
