@@ -21,6 +21,12 @@ Packed words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and wi
 DOTPROD = ("i8i8",)
 """Packed words of Arm with SDOT."""
 
+PORTABLE_BYTES = 64
+"""
+Size of the vectors of partial sums in portable programs, that of AVX-512. Compilers for other
+machines split them.
+"""
+
 
 @dataclass(frozen=True)
 class Machine:

@@ -48,14 +48,9 @@ from popgraph.passes.structured.to_loops.reduction.accumulation import (
     chain_terms,
     type_of,
 )
+from popgraph.support.machine import PORTABLE_BYTES
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
-
-PORTABLE_BYTES = 64
-"""
-The vectors of partial sums of portable programs, in bytes: those of AVX-512. Compilers for other
-machines split them.
-"""
 
 
 class Lanes(Enum):
