@@ -247,6 +247,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "hoist_invariants": "",
         "move_updates": "",
         "view_words": "analysis",
+        "fuse_products": "",
         "split_backward": "analysis",
     },
     "passes/structured/to_loops": {

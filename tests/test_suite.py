@@ -171,6 +171,7 @@ OF_THE_HOST = {
     "cli/test_bench.py": "the peak of this machine is what is tested",
     "cli/test_schedules.py": "compares two answers about this machine",
     "passes/test_machine.py": "recognition of this machine is what is tested",
+    "test_portable.py": "chooses what this machine can run; skips say so",
     "test_extend.py": "the machine is named by the environment",
     "test_suite.py": "this list",
 }

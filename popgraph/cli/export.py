@@ -149,6 +149,10 @@ def command(
         ),
     ] = None,
     schedule: ScheduleFile = None,
+    portable: Annotated[
+        bool,
+        typer.Option("--portable", help="Compute the same bits on every target."),
+    ] = False,
     indices: IndicesChoice = None,
     threads: Threads = 1,
     extra: ExtraPasses = None,
@@ -181,6 +185,7 @@ def command(
     from popgraph.backends.tools import ExportForm
     from popgraph.cli import models
     from popgraph.dialects.program.sizes import sizes_of
+    from popgraph.support.determinism import PORTABLE
 
     kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
     form = ExportForm(
@@ -203,6 +208,7 @@ def command(
     )
     made = options(schedule=schedule, indices=indices, passes=extra)
     made = replace(made, machine=exporter.machine, training=training, dropout=dropout)
+    made = replace(made, determinism=PORTABLE if portable else "")
     if not exporter.is_here:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)

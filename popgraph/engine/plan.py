@@ -38,6 +38,8 @@ class StepPlan:
     """None: the optimizer's own setting."""
     recompute: str = "none"
     precision: str = "f32"
+    determinism: str = ""
+    """"": as the environment says."""
     quantize: str = "none"
     replicas: int = 1
     stages: int = 1

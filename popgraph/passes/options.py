@@ -7,6 +7,7 @@ from dataclasses import InitVar, dataclass
 
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import Replication
+from popgraph.support import determinism
 from popgraph.support.derivatives import GRADIENT as GRADIENT
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES
@@ -91,6 +92,10 @@ class Options:
     precision: str = ""
     """The element type to which factors of f32 matmuls and convolutions are rounded: "bf16"; "":
     they stay f32."""
+    determinism: str = ""
+    """"portable": the same bits on every target and for every number of rows; "machine": on one
+    machine, for every number of threads; "": as `$POPGRAPH_DETERMINISM` says, by default
+    "machine"."""
     stochastic_rounding: bool = False
     """Whether half-precision results are rounded stochastically: errors average out."""
     first_stream: int = 0
@@ -114,6 +119,7 @@ class Options:
             vectors = vector_bytes or given.vector_bytes
             machine = given.with_vectors(vectors, registers or given.registers)
             object.__setattr__(self, "machine", machine)
+        object.__setattr__(self, "determinism", determinism.wanted(self.determinism))
         if isinstance(self.passes, str):
             raise PassError(
                 f"{self.passes!r} is not a list of passes", "Options.passes", f"[{self.passes!r}]"
@@ -142,6 +148,14 @@ class Options:
         return () if self.training is None else self.training.frozen
 
     @property
+    def is_portable(self) -> bool:
+        """Whether every target must compute the same bits."""
+        return self.determinism == determinism.PORTABLE
+
+    @property
     def target(self) -> Target:
         """The machine and the thresholds, for passes."""
-        return Target(self.machine or Machine(), self.tuning)
+        machine = self.machine or Machine()
+        if not self.is_portable:
+            return Target(machine, self.tuning)
+        return Target(machine.portable(), self.tuning, portable=True)

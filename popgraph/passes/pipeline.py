@@ -51,6 +51,7 @@ from popgraph.passes.program.hand_numbers import HandNumbers
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.program.split_kernels import SplitKernels
 from popgraph.passes.structured.bind_sizes import BindSizes
+from popgraph.passes.structured.fuse_products import FuseProducts
 from popgraph.passes.structured.fusion.fuse_attention import FuseAttention
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
@@ -241,6 +242,7 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step("structured", MoveUpdates, "once no operation is split or fused any more", optional=True),
     Step("structured", ViewWords, "once layouts are final", optional=True),
+    Step("structured", FuseProducts, "once all contractions exist, in whatever kernel"),
     Step(
         "structured",
         BindSizes,

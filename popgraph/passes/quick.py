@@ -31,14 +31,18 @@ def quick(options: Options) -> Options:
     """
     The same options, for a program with the same meaning and short C: no loop is unrolled.
 
-    Schedules of the user and measured ones apply to the tuned program only.
+    Schedules of the user and measured ones apply to the tuned program only. In portable programs,
+    results have the same bits.
     """
+    # The bits of a portable program depend on transforms, and on the lanes of partial sums.
+    portable, vectors = options.is_portable, options.tuning.reduction_vectors
+    kept = frozenset({UseWinograd.name}) if portable else frozenset()
     return replace(
         options,
-        disabled=options.disabled | LEFT_OUT,
+        disabled=options.disabled | LEFT_OUT - kept,
         tuning=replace(
             options.tuning,
-            reduction_vectors=1,
+            reduction_vectors=vectors if portable else 1,
             most_interleaved=1,
             most_transposed=1,
             longest_short_row=0,

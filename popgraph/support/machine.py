@@ -21,6 +21,12 @@ Packed words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and wi
 DOTPROD = ("i8i8",)
 """Packed words of Arm with SDOT."""
 
+PORTABLE_BYTES = 64
+"""
+Size of the vectors of partial sums in portable programs, that of AVX-512. Compilers for other
+machines split them.
+"""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -136,6 +142,16 @@ class Machine:
         """The same caches and rates with other vector registers and packed words."""
         words = self.words if words is None else words
         return replace(self, vector_bytes=vector_bytes, registers=registers, words=words)
+
+    def portable(self) -> Machine:
+        """
+        The same machine for programs that compute the same bits everywhere.
+
+        Multiply-adds are always fused, and sums of packed words are integers, which are exact.
+        """
+        words = [name for name in self.words if name != "bf16"]
+        exact = tuple(dict.fromkeys([*words, *PAIRS]))
+        return replace(self, fuses_multiply_add=True, words=exact)
 
 
 UNITS: Mapping[str, str] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 
+from popgraph.support.determinism import CHOICES
 from popgraph.support.errors import RunError
 
 AUTO = "auto"
@@ -98,6 +99,15 @@ STEP_OPTIONS = {
             "precision='bf16' multiplies in bf16 and adds in f32; weights stay f32",
             "Type of the factors of matmuls and convolutions: f32, or bf16 with f32 sums.",
             "TYPE",
+        ),
+        StepOption(
+            "determinism",
+            "",
+            f"one of {', '.join(CHOICES)}",
+            lambda value: isinstance(value, str) and value in ("", *CHOICES),
+            "determinism='portable' computes the same bits on every machine",
+            "Where results have the same bits: on one machine, or portable, on all.",
+            "MODE",
         ),
         StepOption(
             "quantize",

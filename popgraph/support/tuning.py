@@ -750,6 +750,8 @@ class Target:
 
     machine: Machine = Machine()
     tuning: Tuning = Tuning()
+    portable: bool = False
+    """Whether every target must compute the same bits: shapes alone decide the order of sums."""
 
     def l1(self, share: float) -> int:
         """Bytes of a share of L1."""

@@ -56,6 +56,7 @@ class BuildSettings:
     """Activations to recompute in the backward pass; see `Options.recompute`."""
     precision: str = ""
     """The type of the factors of matmuls and convolutions; see `Options.precision`."""
+    determinism: str = ""
     backlog: Backlog | None = None
     """Queue of quick programs to be replaced by tuned ones; None: programs are tuned at once."""
     bounds: Mapping[str, int] = field(default_factory=dict)
@@ -82,6 +83,7 @@ class BuildSettings:
             dropout=self.dropout,
             recompute=self.recompute,
             precision=self.precision,
+            determinism=self.determinism,
         )
         request = self.request_of_module(task.module, Compilation(task.weights), options)
         fixed = {name: array.shape for name, array in self.values.items()}
@@ -294,7 +296,11 @@ def _feed_weights(module: ModuleOp, store: WeightStore) -> dict[str, Array]:
 
 def _runner(module: ModuleOp, weights: WeightStore, build: BuildSettings) -> Runner:
     # Programs with variables are not split at host steps.
-    options = Options(variables=not may_need_several_programs(module), indices=build.indices)
+    options = Options(
+        variables=not may_need_several_programs(module),
+        indices=build.indices,
+        determinism=build.determinism,
+    )
     request = build.request_of_module(module, Compilation(WeightStore(weights)), options)
     if build.values:
         shapes = {name: value.shape for name, value in build.values.items()}

@@ -150,6 +150,7 @@ class Trainer:
         loss_scale: float | str | None = None,
         recompute: str | None = None,
         precision: str | None = None,
+        determinism: str | None = None,
         quantize: str | None = None,
         replicas: int | None = None,
         stages: int | None = None,
@@ -178,6 +179,7 @@ class Trainer:
             "loss_scale": loss_scale,
             "recompute": recompute,
             "precision": precision,
+            "determinism": determinism,
             "quantize": quantize,
             "replicas": replicas,
             "stages": stages,
@@ -197,6 +199,7 @@ class Trainer:
             inputs,
             RECOMPUTED[plan.recompute],
             PRECISIONS[plan.precision],
+            plan.determinism,
             self._backlog,
             dict(bounds or {}),
         )

@@ -90,6 +90,7 @@ def test_a_c_program_calls_emitted_c(tmp_path: Path) -> None:
         "functions.h",
         "main.h",
         "pool.h",
+        "portable.h",
         "runtime.h",
         "vectors.h",
     ]

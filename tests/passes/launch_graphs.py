@@ -34,6 +34,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.passes.structured.to_loops.kernel_functions import Functions, describe
+from popgraph.support.tuning import Target
 
 SIZES = (4, 40)
 VARIABLES = ("u", "v", "w")
@@ -99,7 +100,7 @@ class Kernels:
     """Launches of kernels, each a function of the module."""
 
     def __init__(self, module: ModuleOp) -> None:
-        self.functions = Functions(module)
+        self.functions = Functions(module, Target())
         self._names: dict[tuple[object, ...], str] = {}
 
     def launch(self, kind: str, inputs: Sequence[SSAValue], size: int) -> LaunchOp:

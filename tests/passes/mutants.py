@@ -916,6 +916,10 @@ def without_attributes(original: Any) -> Any:
     return lambda op: (original(op)[0], *original(op)[2:])
 
 
+def factor_added(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda lhs, rhs, before: right(lhs, before, rhs)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "evaluate-constants",
@@ -1082,6 +1086,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "transposed values are rounded and not transposed again",
         f"{PASSES}.graphcore.lower_precision:moved",
         not_moved,
+    ),
+    Mutant(
+        "fuse-products",
+        "a factor is added instead of the sum",
+        f"{PASSES}.structured.fuse_products:math.FmaOp",
+        factor_added,
     ),
     Mutant(
         "contract-in-words",

@@ -110,6 +110,9 @@ TRAINED = {
 }
 """Passes that meet new operations in training; other passes would repeat the inference tests."""
 
+PORTABLE = {"fuse-products"}
+"""Passes that only portable programs have."""
+
 LOOPS = (
     *("structured-to-loops", "split-loops", "interchange-loops", "vectorize-loops"),
     *("unroll-loops", "prefetch-panels"),
@@ -261,6 +264,8 @@ def options(
     gradients: tuple[str, ...] = (),
     threads: int = THREADS,
     ipu: Ipu | None = None,
+    *,
+    portable: bool = False,
 ) -> Options:
     """Small vectors, so that small networks have full vectors and remainders."""
     target = sharing_all(32, 32, SMALL)
@@ -272,6 +277,7 @@ def options(
         threads=threads,
         indices="error",
         precision="bf16",
+        determinism="portable" if portable else "machine",
     )
     return found if ipu is None else on_ipus(found, ipu)
 
@@ -281,13 +287,17 @@ def places() -> Iterator[Place]:
         for index, (_, made) in enumerate(planned(options(training))):
             if not training or made.name in TRAINED:
                 yield Place(index, training, made.name)
+        for index, (_, made) in enumerate(planned(options(training, portable=True))):
+            if made.name in PORTABLE:
+                yield Place(index, training, made.name)
         *before_mapping, (_, mapping) = planned(options(training, ipu=IPU))
         yield Place(len(before_mapping), training, mapping.name)
 
 
 def steps(place: Place, network: Network) -> list[Pass]:
     names = tuple(network.name(number, LOSS) for number in network.gradients)
-    wanted = options(place.training, names, place.threads, place.ipu)
+    portable = place.name in PORTABLE
+    wanted = options(place.training, names, place.threads, place.ipu, portable=portable)
     if place.name == "contract-in-words" and len(network.nodes) % 2:
         wanted = replace(wanted, machine=replace(wanted.machine, words=DOTPROD))
     if place.name == "scale-sums":  # a table lookup by four bits needs sixteen lanes

@@ -67,7 +67,7 @@ def contraction_candidates(
             place += 1
             fixed = constants.factors(op)
             pass_ = UseWinograd(target)
-            tiles = pass_.candidates(op, fixed) if winograd else []
+            tiles = pass_.candidates(op, fixed, target) if winograd else []
             transforms = [(candidate.spec, candidate.cycles) for candidate in tiles]
             faster = bool(tiles) and transforms_pay(tiles[0], best.of(op, fixed), target)
             if settle:

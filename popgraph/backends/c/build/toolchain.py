@@ -19,16 +19,19 @@ from popgraph.backends.c.build.system import MINGW_FLAGS, WINDOWS, System
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, target_key, target_named, wanted_target
-from popgraph.backends.c.print.unit import EXCHANGE, POOL, headers
+from popgraph.backends.c.print.unit import EXCHANGE, POOL, PORTABLE, headers
 from popgraph.support.cache_files import digest, is_sealed
 from popgraph.support.errors import BackendError
+
+FUSES, UNFUSED = "-ffp-contract=fast", "-ffp-contract=off"
+"""Whether compilers may fuse products and sums; in portable units they must not."""
 
 
 def compile_flags(system: System) -> tuple[str, ...]:
     """The flags for code in a shared library of a system, for any machine."""
     return (
         *("-std=gnu11", "-O2", *system.compile, *system.threads),
-        *("-fvisibility=hidden", "-Wno-psabi", "-ffp-contract=fast", "-fno-math-errno"),
+        *("-fvisibility=hidden", "-Wno-psabi", FUSES, "-fno-math-errno"),
         *("-fno-trapping-math", "-fno-strict-aliasing"),
     )
 
@@ -41,7 +44,10 @@ def link_flags(system: System) -> tuple[str, ...]:
 
 def unit_flags(system: System, text: str) -> tuple[str, ...]:
     """The flags for one translation unit: on Windows, it has a symbol of its own (`runtime.h`)."""
-    return (f"-DPOPGRAPH_UNIT=popgraph_unit_{digest(text)[:16]}",) if system is WINDOWS else ()
+    # Clang fuses in spite of `#pragma clang fp contract(off)` if -ffp-contract=fast was given.
+    fused = (UNFUSED,) if text.startswith(f"#define {PORTABLE}\n") else ()
+    own = (f"-DPOPGRAPH_UNIT=popgraph_unit_{digest(text)[:16]}",) if system is WINDOWS else ()
+    return (*fused, *own)
 
 
 FLAGS = compile_flags(SYSTEM)

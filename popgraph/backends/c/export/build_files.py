@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from popgraph.backends.c.build.system import MINGW_FLAGS, UNALIGNED
-from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
+from popgraph.backends.c.build.toolchain import FLAGS, FUSES, GCC_FLAGS, UNFUSED
 from popgraph.backends.c.export.interface import Interface, Weights
 
 _OURS = {"-std=gnu11", "-fPIC", "-pthread", "-fvisibility=hidden"}
@@ -15,6 +15,8 @@ _OURS = {"-std=gnu11", "-fPIC", "-pthread", "-fvisibility=hidden"}
 def compile_flags(interface: Interface) -> list[str]:
     """The flags of GCC and Clang for any machine."""
     own = [flag for flag in FLAGS if flag not in _OURS]
+    if interface.form.portable:
+        own[own.index(FUSES)] = UNFUSED
     return ["-std=c11", *own, *(["-pthread"] if interface.pooled else [])]
 
 

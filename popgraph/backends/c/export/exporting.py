@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 
@@ -19,6 +19,7 @@ from popgraph.backends.c.print.unit import POOL
 from popgraph.backends.tools import Exported, ExportForm, Function, Vector
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ProgramOp
+from popgraph.dialects.tile.loops.known import is_portable
 from popgraph.support.errors import BackendError
 from popgraph.support.machine import Machine
 
@@ -33,6 +34,7 @@ def export(
 ) -> Exported:
     """Exports the program of that name from a fully lowered module, and other functions."""
     check_name(form.name)
+    form = replace(form, portable=any(map(is_portable, module.ops)))
     modules = [module, *(_own_programs(one.module, one.name) for one in functions)]
     programs = [program, *(f"{one.name}_main" for one in functions)]
     stores = [weights, *(one.weights for one in functions)]

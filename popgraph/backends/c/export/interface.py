@@ -52,6 +52,8 @@ class Form:
     """The kind of package; empty: plain C."""
     version: str = "1.0.0"
     """The version of the package, and of the one for CMake."""
+    portable: bool = False
+    """Whether kernels compute the same bits on every target."""
 
     @property
     def verb(self) -> str:

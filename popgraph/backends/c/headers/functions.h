@@ -368,7 +368,19 @@ POPGRAPH_INLINE f32 popgraph_powf(f32 x, f32 y) {
     return x == 1.0f || y == 0.0f ? 1.0f : z;
 }
 
+#if defined(POPGRAPH_PORTABLE)
+#include "portable.h"
+POPGRAPH_INLINE f64 popgraph_erf(f64 x) { return popgraph_long_erf(x); }
+POPGRAPH_INLINE f64 popgraph_pow(f64 x, f64 y) { return popgraph_long_pow(x, y); }
+#else
+#define popgraph_far_sin sin
+#define popgraph_far_cos cos
+#define popgraph_far_tan tan
+#define popgraph_far_sinf sinf
+#define popgraph_far_cosf cosf
+#define popgraph_far_tanf tanf
 POPGRAPH_INLINE f64 popgraph_erf(f64 x) { return erf(x); }
 POPGRAPH_INLINE f64 popgraph_pow(f64 x, f64 y) { return pow(x, y); }
+#endif
 
 #endif

@@ -12,6 +12,16 @@
 #error "PopGraph needs the vectors of GCC and Clang: on Windows, use zig cc, clang or MinGW's gcc"
 #endif
 
+/*
+ * Portable kernels round every product and every sum, but those of fma: compilers must not fuse
+ * others where the machine has an instruction for it.
+ */
+#if defined(POPGRAPH_PORTABLE) && defined(__clang__)
+#pragma clang fp contract(off)
+#elif defined(POPGRAPH_PORTABLE)
+#pragma GCC optimize("fp-contract=off")
+#endif
+
 /* A symbol of a shared library that others see. */
 #if defined(_WIN32)
 #define POPGRAPH_EXPORT __declspec(dllexport)

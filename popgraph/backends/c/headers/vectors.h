@@ -79,6 +79,66 @@ typedef short popgraph_i16x32 __attribute__((vector_size(64)));
 #endif
 
 /*
+ * a * b + c, rounded once. Machines without an instruction for it round a sum of f64, which has room
+ * for any product of f32, to odd: a second rounding, to f32, then gives what one would have given.
+ */
+#if defined(__FP_FAST_FMAF) || defined(__FMA__) || defined(__aarch64__) || \
+    defined(__ARM_FEATURE_FMA) || (defined(__riscv_flen) && __riscv_flen >= 32)
+#define popgraph_fmaf __builtin_fmaf
+#else
+POPGRAPH_INLINE f32 popgraph_fmaf(f32 a, f32 b, f32 c) {
+    const f64 product = (f64)a * (f64)b, sum = product + (f64)c, most = sum - product;
+    const f64 rest = (product - (sum - most)) + ((f64)c - most);
+    union { f64 number; u64 bits; } odd = {.number = sum};
+    const bool is_exact = !(rest < 0.0 || rest > 0.0) || (odd.bits & 1);
+    odd.bits += is_exact ? 0u : (rest < 0.0) == (sum < 0.0) ? 1u : (u64)-1;
+    return (f32)odd.number;
+}
+#endif
+#define popgraph_fma fma
+#define POPGRAPH_FMA(T, e, n, each, a, b, c) __extension__ ({ \
+    union { T v; e s[n]; } x = {.v = (a)}, y = {.v = (b)}, z = {.v = (c)}, to; \
+    for (int k = 0; k < n; k++) to.s[k] = each(x.s[k], y.s[k], z.s[k]); \
+    to.v; \
+})
+#if defined(__clang__) && POPGRAPH_HAS(__builtin_elementwise_fma) && \
+    (defined(__FMA__) || defined(__aarch64__))
+#define POPGRAPH_FUSED(T, e, n, each, a, b, c) ((T)__builtin_elementwise_fma((a), (b), (c)))
+#define POPGRAPH_FMA_F32_4 POPGRAPH_FUSED
+#define POPGRAPH_FMA_F32_8 POPGRAPH_FUSED
+#define POPGRAPH_FMA_F32_16 POPGRAPH_FUSED
+#define POPGRAPH_FMA_F64_2 POPGRAPH_FUSED
+#define POPGRAPH_FMA_F64_4 POPGRAPH_FUSED
+#define POPGRAPH_FMA_F64_8 POPGRAPH_FUSED
+#else
+#if defined(__FMA__)
+#define POPGRAPH_FMA_F32_4(T, e, n, each, a, b, c) ((T)__builtin_ia32_vfmaddps(a, b, c))
+#define POPGRAPH_FMA_F64_2(T, e, n, each, a, b, c) ((T)__builtin_ia32_vfmaddpd(a, b, c))
+#define POPGRAPH_FMA_F32_8(T, e, n, each, a, b, c) ((T)__builtin_ia32_vfmaddps256(a, b, c))
+#define POPGRAPH_FMA_F64_4(T, e, n, each, a, b, c) ((T)__builtin_ia32_vfmaddpd256(a, b, c))
+#elif defined(__aarch64__) && !defined(__clang__)
+#define POPGRAPH_FMA_F32_4(T, e, n, each, a, b, c) ((T)__builtin_aarch64_fmav4sf(a, b, c))
+#define POPGRAPH_FMA_F64_2(T, e, n, each, a, b, c) ((T)__builtin_aarch64_fmav2df(a, b, c))
+#define POPGRAPH_FMA_F32_8 POPGRAPH_FMA
+#define POPGRAPH_FMA_F64_4 POPGRAPH_FMA
+#else
+#define POPGRAPH_FMA_F32_4 POPGRAPH_FMA
+#define POPGRAPH_FMA_F64_2 POPGRAPH_FMA
+#define POPGRAPH_FMA_F32_8 POPGRAPH_FMA
+#define POPGRAPH_FMA_F64_4 POPGRAPH_FMA
+#endif
+#if defined(__AVX512F__) && !defined(__clang__)
+#define POPGRAPH_FMA_F32_16(T, e, n, each, a, b, c) \
+    ((T)__builtin_ia32_vfmaddps512_mask(a, b, c, (short)-1, 4))
+#define POPGRAPH_FMA_F64_8(T, e, n, each, a, b, c) \
+    ((T)__builtin_ia32_vfmaddpd512_mask(a, b, c, (char)-1, 4))
+#else
+#define POPGRAPH_FMA_F32_16 POPGRAPH_FMA
+#define POPGRAPH_FMA_F64_8 POPGRAPH_FMA
+#endif
+#endif
+
+/*
  * A vector in memory that several products take, in a register. GCC would load it again for each of
  * them where it takes that for cheap; but a core that multiplies two vectors in a cycle loads two.
  */

@@ -91,14 +91,15 @@ def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
         "n": str(count),
         "f": "" if found.bits == 64 else "f",
         "bits": str(found.bits),
-        "greater": _extreme("GREATER", found, count),
-        "less": _extreme("LESS", found, count),
+        "greater": _of_registers("GREATER", found, count),
+        "less": _of_registers("LESS", found, count),
+        "fma": _of_registers("FMA", found, count),
         "exp": "POPGRAPH_EXP_F32_16" if (found.name, count) == ("f32", 16) else "POPGRAPH_EXP",
     }
 
 
-def _extreme(which: str, found: Element, count: int) -> str:
-    """The macro for the greater, or the less, of two vectors."""
+def _of_registers(which: str, found: Element, count: int) -> str:
+    """The macro of an operation that has instructions for the vectors of registers."""
     # GCC does not recognize a maximum in a comparison of vectors: 2 to 4 instructions, not one.
     known = found.bits * count in (128, 256, 512) and found.name in ("f32", "f64")
     return f"POPGRAPH_{which}_{found.name.upper()}_{count}" if known else f"POPGRAPH_{which}"

@@ -9,8 +9,9 @@ from xdsl.dialects.builtin import MemRefType
 
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.statements import Body
-from popgraph.backends.c.print.unit import Kernel, vectors_in
+from popgraph.backends.c.print.unit import PORTABLE, Kernel, vectors_in
 from popgraph.dialects.locations import source
+from popgraph.dialects.tile.loops.known import is_portable
 from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError
 
@@ -55,10 +56,11 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
         raise type(error)(error.what, error.where or where, error.hint) from error
     parameters += [f"i64 p{at}" for at in range(len(body.numbers))]
     # A digest instead of a number: layers and models that need the same C share an object file.
-    content = digest(*parameters, *body.lines)[:DIGITS]
+    mark = f"{PORTABLE} " if is_portable(function) else ""
+    content = digest(mark, *parameters, *body.lines)[:DIGITS]
     about = _NUMBER.sub("", symbol)
     name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"
     prototype = f"void {name}({', '.join(parameters)})"
-    text = "\n".join([f"{prototype} {{", *body.lines, "}", ""])
+    text = "\n".join([f"{mark}{prototype} {{", *body.lines, "}", ""])
     numbers, vectors = tuple(body.numbers), vectors_in(text)
     return Kernel(symbol, name, text, prototype, location, numbers, vectors)

@@ -47,8 +47,8 @@ def _function(name: str, arguments: str = "{a}") -> Row:
 
 
 def _near(name: str) -> Row:
-    """A function computed on vectors for small arguments, by libm for others."""
-    near, far = f"popgraph_near_{name}{{f}}", f"{name}{{f}}"
+    """A function computed on vectors for small arguments, lane by lane for others."""
+    near, far = f"popgraph_near_{name}{{f}}", f"popgraph_far_{name}{{f}}"
     return Row(
         f"(POPGRAPH_IS_NEAR({{a}}) ? {near}({{a}}) : {far}({{a}}))",
         f"POPGRAPH_NEAR_LANES({{T}}, {{E}}, {{n}}, {near}, {far}, {{a}})",
@@ -100,7 +100,10 @@ FLOAT: Mapping[str, Row] = {
     "math.ceil": _function("ceil"),
     "math.floor": _function("floor"),
     "math.exp": Row("popgraph_exp{f}({a})", "{exp}({T}, {E}, {n}, popgraph_exp{f}, {a})"),
-    "math.fma": _function("fma", "{a}, {b}, {c}"),
+    "math.fma": Row(
+        "popgraph_fma{f}({a}, {b}, {c})",
+        "{fma}({T}, {E}, {n}, popgraph_fma{f}, {a}, {b}, {c})",
+    ),
     # The rounding mode is never changed, so rint rounds to nearest, ties to even.
     "math.roundeven": _function("rint"),
     "math.sqrt": _function("sqrt"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
-from xdsl.dialects import arith, complex, func, memref, scf, vector
+from xdsl.dialects import arith, complex, func, math, memref, scf, vector
 from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
@@ -272,7 +272,7 @@ def _vector_load(body: Body, op: Operation) -> None:
         text = cast(f"((i8x{count})({text} != 0))", "i8", lane, count)
     # GCC would load it again for each product; a core with two FMAs a cycle has two loads a cycle.
     # Together with FMAs, which GCC avoids on Zen, encoder 12 x 768 takes 0.76 of its time (Zen 3).
-    if sum(isinstance(use.operation, vector.FMAOp | DotOp) for use in result.uses) > 1:
+    if sum(isinstance(use.operation, math.FmaOp | vector.FMAOp | DotOp) for use in result.uses) > 1:
         text = f"POPGRAPH_KEPT({types.value(result.type)}, {text})"
     body.define(result, text)
 

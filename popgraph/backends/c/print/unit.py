@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).parents[1] / "headers"
 RUNTIME = "runtime.h"
 """The header that every unit includes."""
-HEADERS = (RUNTIME, "vectors.h", "conversions.h", "functions.h", "derived.h")
+HEADERS = (RUNTIME, "vectors.h", "conversions.h", "functions.h", "portable.h", "derived.h")
 """The headers of all generated C."""
 EXCHANGE = "exchange.h"
 """The header of kernels that exchange data with other ranks."""
@@ -24,6 +24,8 @@ def headers(*more: str) -> dict[str, str]:
 
 
 PREAMBLE = f'#include "{RUNTIME}"\n\n'
+PORTABLE = "POPGRAPH_PORTABLE"
+"""The word before kernels that compute the same bits everywhere; it expands to nothing."""
 _VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)")
 _COUNT = re.compile(r"x\d+")
 """The end of the name of a vector: a text is searched ten times as fast for it as for a name."""
@@ -106,11 +108,16 @@ def also_included(kernels: str) -> tuple[str, ...]:
     return (EXCHANGE,) if "popgraph_send(" in kernels or "popgraph_receive(" in kernels else ()
 
 
+def preamble(kernels: str) -> str:
+    """The first lines of a unit of these kernels; all or none of them are portable."""
+    return f"#define {PORTABLE}\n{PREAMBLE}" if f"{PORTABLE} " in kernels else PREAMBLE
+
+
 def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     """A translation unit of kernels."""
     texts = "".join(kernel.text for kernel in kernels)
     parts = [
-        PREAMBLE,
+        preamble(texts),
         *(f'#include "{name}"\n\n' for name in also_included(texts)),
         vector_typedefs(kernels),
         "\n",

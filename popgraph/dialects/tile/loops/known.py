@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.program.attributes import IntsAttr
@@ -15,6 +15,7 @@ from popgraph.dialects.tile.loops.ops import LaunchOp
 from popgraph.dialects.tile.running import NAME
 
 _KEY = "kernel_key"
+_PORTABLE = "portable"
 
 
 @dataclass(frozen=True)
@@ -69,3 +70,13 @@ def key_of(function: func.FuncOp) -> str:
     """The key of a kernel function; empty if it has none."""
     found = function.attributes.get(_KEY)
     return found.data if isinstance(found, StringAttr) else ""
+
+
+def set_portable(function: func.FuncOp) -> None:
+    """Requires the same bits of a kernel on every target: products are fused only by `math.fma`."""
+    function.attributes[_PORTABLE] = UnitAttr()
+
+
+def is_portable(op: Operation) -> bool:
+    """Whether an operation is the function of a kernel with the same bits on every target."""
+    return isinstance(op, func.FuncOp) and _PORTABLE in op.attributes

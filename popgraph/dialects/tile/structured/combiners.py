@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.arith import (
     FloatingPointLikeBinaryOperation,
     SignlessIntegerBinaryOperation,
@@ -36,6 +36,8 @@ def combiners_of(body: Block, inputs: int) -> list[Combiner | None]:
 
 def _combiner(accumulator: SSAValue, value: SSAValue) -> Combiner | None:
     maker = value.owner
+    if isinstance(maker, math.FmaOp) and accumulator is maker.c:
+        return arith.AddfOp if accumulator.has_one_use() and value.has_one_use() else None
     if (
         isinstance(maker, COMBINERS)
         and accumulator.has_one_use()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     AnyFloat,
     ArrayAttr,
@@ -45,12 +45,14 @@ class Product:
     """
     The body of a contraction: `sum + f(left) * g(right)`.
 
-    With `words`, it adds the dot product of the numbers in both packed words.
+    With `words`, it adds the dot product of the numbers in both packed words. If it is `fused`, it
+    rounds once, as `math.fma` does, whatever the machine.
     """
 
     factors: tuple[SSAValue, SSAValue]
     """`f(left)` and `g(right)`, each computed from one argument of the body alone."""
     words: StringAttr | None = None
+    fused: bool = False
 
 
 def product_of(body: Block) -> Product | None:
@@ -62,6 +64,8 @@ def product_of(body: Block) -> Product | None:
     match body.last_op.operands[0].owner:
         case DotOp(lhs=left, rhs=right, total=before, words=words) if before is total:
             found = Product((left, right), words)
+        case math.FmaOp(a=left, b=right, c=before) if before is total:
+            found = Product((left, right), fused=True)
         case arith.AddfOp() | arith.AddiOp() as added if added.operands[0] is total:
             made = added.operands[1].owner
             if isinstance(made, arith.MulfOp | arith.MuliOp):
@@ -135,7 +139,9 @@ def zero_of(kind: Attribute) -> Attribute:
     return FloatAttr(0.0, kind) if isinstance(kind, AnyFloat) else IntegerAttr(0, kind)  # type: ignore[call-overload]
 
 
-def product_body(kinds: Sequence[Attribute], words: StringAttr | None = None) -> Region:
+def product_body(
+    kinds: Sequence[Attribute], words: StringAttr | None = None, *, fused: bool = False
+) -> Region:
     """The body `sum + left * right` for element types and a sum type, or a dot product of words."""
     body = Block(arg_types=kinds)
     left, right, total = body.args
@@ -144,7 +150,9 @@ def product_body(kinds: Sequence[Attribute], words: StringAttr | None = None) ->
             YieldOp(DotOp(words, left, right, total))
         else:
             lhs, rhs = (_widened(value, total.type) for value in (left, right))
-            if isinstance(total.type, AnyFloat):
+            if fused:
+                YieldOp(math.FmaOp(lhs, rhs, total))
+            elif isinstance(total.type, AnyFloat):
                 YieldOp(arith.AddfOp(total, arith.MulfOp(lhs, rhs)))
             else:
                 YieldOp(arith.AddiOp(total, arith.MuliOp(lhs, rhs)))
@@ -161,8 +169,8 @@ class FoldDirective(CustomDirective):
     """
     The text form of a reduction's initial values and body: `initial [0.0 : f32] { ... }`.
 
-    A contraction has `product` instead of `initial`. `product f32` and `dot "u8i8" i32` abbreviate
-    `product_body` of that sum type, with the initial value zero.
+    A contraction has `product` instead of `initial`. `product f32`, `fused f32` and
+    `dot "u8i8" i32` abbreviate `product_body` of that sum type, with the initial value zero.
     """
 
     contracts: AttributeVariable
@@ -171,13 +179,15 @@ class FoldDirective(CustomDirective):
     inputs: TypeDirective
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        words = None
+        words, fused = None, False
         if parser.parse_optional_keyword("initial"):
             initial = parser.parse_attribute()
         else:
             self.contracts.set(state, UnitAttr())
             if parser.parse_optional_keyword("dot"):
                 words = StringAttr(parser.parse_str_literal())
+            elif parser.parse_optional_keyword("fused"):
+                fused = True
             else:
                 parser.parse_keyword("product")
             initial = parser.parse_attribute()
@@ -191,7 +201,7 @@ class FoldDirective(CustomDirective):
         if len(kinds) != 2:
             parser.raise_error(f"a product needs 2 inputs, not {len(kinds)}")
         self.initial.set(state, ArrayAttr([zero_of(initial)]))
-        self.body.set(state, product_body([*kinds, initial], words))
+        self.body.set(state, product_body([*kinds, initial], words, fused=fused))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)
@@ -199,7 +209,8 @@ class FoldDirective(CustomDirective):
         assert initial is not None, "it is required"
         found = product_of(body.block) if self.contracts.get(op) else None
         if found is not None and _is_plain(found, body, initial):
-            word = "product" if found.words is None else f'dot "{found.words.data}"'
+            word = "fused" if found.fused else "product"
+            word = word if found.words is None else f'dot "{found.words.data}"'
             printer.print_string(f"{word} ")
             printer.print_attribute(body.block.args[-1].type)
             return
@@ -212,5 +223,5 @@ class FoldDirective(CustomDirective):
 def _is_plain(found: Product, body: Region, initial: Attribute) -> bool:
     """Whether a body multiplies unmodified elements, and its sums start at zero."""
     kinds = [argument.type for argument in body.block.args]
-    written = product_body(kinds, found.words)
+    written = product_body(kinds, found.words, fused=found.fused)
     return initial == ArrayAttr([zero_of(kinds[-1])]) and body.is_structurally_equivalent(written)

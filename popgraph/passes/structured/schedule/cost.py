@@ -177,6 +177,8 @@ class Estimate:
             yield self._candidate(group)
             if self.op.block is not None:
                 continue  # Sums of blocks join totals in registers, not in memory.
+            if self.target.portable:
+                continue  # Chunks of other lengths would round differently.
             # ResNet-18's largest weight gradient takes 8 ms with K outermost, else 25 (518ab869).
             chain = self.tuning.chain_terms
             if self.terms > chain and self.l2_reload_cycles(group, self._block(group)):

@@ -12,6 +12,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import simplified, with_dims
 from popgraph.dialects.tile.running import running_of
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)
@@ -33,24 +34,32 @@ class Order:
         return next(reversed(self.reductions), None)
 
 
-def orders(op: tile.ReduceOp, terms: int) -> Iterator[Order]:
+def orders(op: tile.ReduceOp, target: Target) -> Iterator[Order]:
     """
     Yields the current order and, for sliding windows, one with the window outside of channels.
 
     The window's loops then enclose a block of the innermost other reduction (channels), with
-    window * block <= `terms` if possible.
+    window * block <= `chain_terms` if possible. Portable programs have settled their order before.
     """
     # With the window innermost, each step rereads an element of the neighbouring row. Compilers
     # keep these elements in registers that the sums need. 3x3 convolutions reach 90 % of peak with
     # channels innermost (3e997b3e).
     now = Order(op.sizes, op.input_maps, op.parallel_rank)
     yield now
+    if not target.portable and (found := sliding_order(op, target)):
+        yield found
+
+
+def sliding_order(op: tile.ReduceOp, target: Target) -> Order | None:
+    """The order of a sliding window outside of a block of channels, if there are both."""
+    now = Order(op.sizes, op.input_maps, op.parallel_rank)
     if op.uses_loop_numbers:
-        return
+        return None
     sliding = [dim for dim in now.reductions if _slides(now, dim)]
     others = [dim for dim in now.reductions if dim not in sliding]
-    if sliding and others:
-        yield _blocked(now, sliding, others, terms, running_of(op))
+    if not (sliding and others):
+        return None
+    return _blocked(now, sliding, others, target.tuning.chain_terms, running_of(op))
 
 
 def _slides(order: Order, dim: int) -> bool:

@@ -181,7 +181,7 @@ def parse_candidate(op: tile.ReduceOp, text: str, target: Target) -> Candidate |
     cycles, _, words = text.partition(" ")
     spec = ScheduleSpec.of(words)
     numbers = ScheduleAttr.of_text(spec.schedule).numbers
-    for order in islice(orders(op, target.tuning.chain_terms), spec.order, spec.order + 1):
+    for order in islice(orders(op, target), spec.order, spec.order + 1):
         for scalars in _scalar_layouts(op, order, 1 - spec.factor, target):
             if (scalars is not None) != spec.scalars:
                 continue
@@ -225,7 +225,7 @@ def _blocks_read_lanes(op: tile.ReduceOp, dim: int) -> bool:
 
 def operand_layouts(op: tile.ReduceOp, target: Target) -> Iterator[Reads]:
     """Yields each order with each operand vectorized, and the other one unpacked or packed."""
-    for order in orders(op, target.tuning.chain_terms):
+    for order in orders(op, target):
         for factor in (0, 1):
             for packed in _scalar_layouts(op, order, 1 - factor, target):
                 yield Reads(op, order, factor, packed, target)

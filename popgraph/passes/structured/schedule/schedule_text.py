@@ -21,7 +21,7 @@ ALIKE = 2
 
 def spec_of(op: tile.ReduceOp, candidate: Candidate, target: Target) -> ScheduleSpec:
     """The spec of a candidate."""
-    order = list(orders(op, target.tuning.chain_terms)).index(candidate.order)
+    order = list(orders(op, target)).index(candidate.order)
     packed = candidate.layout is not None
     return ScheduleSpec(
         factor=candidate.factor,

@@ -79,7 +79,7 @@ class StructuredToLoops(Pass):
             # Only register tiles scale sums of blocks; plain loops store the sums of all blocks.
             if tile.is_contraction(op) and op.block is not None and op.schedule is None:
                 split_blocks(op)
-        structures, functions = StructuralHasher(moved_to_start), Functions(module)
+        structures, functions = StructuralHasher(moved_to_start), Functions(module, self.target)
         known = KnownByStructure(self.target, compilation.kernels) if compilation.kernels else None
         written: dict[Hashable, tuple[str, Kernel]] = {}
         for op in kernels_of(module):

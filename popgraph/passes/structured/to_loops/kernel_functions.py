@@ -18,7 +18,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile import MESSAGES
+from popgraph.dialects.tile.loops.known import set_portable
 from popgraph.passes.structured.analysis.inplace_concat import Joins
+from popgraph.support.tuning import Target
 
 NAMED_OPERATIONS = 3
 """The number of operations in the name of a kernel."""
@@ -59,7 +61,8 @@ def runs_once(op: Operation) -> bool:
 class Functions:
     """The new functions of a module, with unused names."""
 
-    def __init__(self, module: ModuleOp) -> None:
+    def __init__(self, module: ModuleOp, target: Target) -> None:
+        self._portable = target.portable
         self._block = module.body.block
         self._taken = {op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)}
         self._made: list[func.FuncOp] = []
@@ -80,6 +83,8 @@ class Functions:
         name = _unused(title, self._taken)
         function = func.FuncOp(name, (types, []), body, StringAttr("private"))
         function.location = op.location
+        if self._portable:
+            set_portable(function)
         self._made.append(function)
         return function
 

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue, Use
 
 from popgraph.dialects import tile
+from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.dialects.tile.structured.schedule_override import Override
 from popgraph.passes.base import Compilation, Pass
@@ -25,6 +26,7 @@ from popgraph.passes.structured.winograd.weight_gradients import (
     winograd_gradient_candidates,
 )
 from popgraph.support.errors import PassError
+from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target
 
 AnyWinogradCandidate = WinogradCandidate | WinogradGradientCandidate
@@ -87,7 +89,8 @@ class UseWinograd(Pass):
     over tiles.
 
     `schedules` are the user's overrides, `measured` come from measurements (see `Overrides`). The
-    number of `threads` changes the tiles of a block, but not the results.
+    number of `threads` changes the tiles of a block, but not the results. In portable programs, a
+    generic machine and the size of one image decide, as transforms round differently.
     """
 
     name = "use-winograd"
@@ -114,7 +117,7 @@ class UseWinograd(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
         overrides = Overrides(self.schedules, self.measured)
-        costs = best_schedule_cycles(self.target, compilation.kernels)
+        costs = best_schedule_cycles(self._deciding, compilation.kernels)
         for op in list(module.walk()):
             if tile.is_contraction(op):
                 fixed = constants.factors(op)
@@ -132,7 +135,7 @@ class UseWinograd(Pass):
         costs: Decisions[float],
     ) -> AnyWinogradCandidate | None:
         """The candidate of an override, else the cheapest; None for a direct schedule."""
-        found = self.candidates(op, fixed)
+        found = self.candidates(op, fixed, self.target)
         for status in overrides.about(op, fixed):
             spec = status.override.spec
             if not spec.size:
@@ -145,39 +148,55 @@ class UseWinograd(Pass):
             status.refuse(op, "the contraction has no such tiles", specs)
         if not found:
             return None
-        best = found[0]
-        if not transforms_pay(best, costs.of(op, fixed), self.target):
-            return None
-        if self.threads < 2 or not isinstance(best, WinogradCandidate):
-            return best
+        size = self._size(op, fixed, costs)
         # Another size of tiles would round differently: results must not depend on threads.
-        same = [
-            one for one in found if isinstance(one, WinogradCandidate) and one.size == best.size
-        ]
-        return min(same, key=lambda one: one.slowest(self.threads))
+        same = [one for one in found if one.size == size]
+        images = [one for one in same if isinstance(one, WinogradCandidate)]
+        if self.threads < 2 or not images:
+            return same[0] if same else None
+        return min(images, key=lambda one: one.slowest(self.threads))
+
+    @property
+    def _deciding(self) -> Target:
+        """The target by which transforms pay or not."""
+        if not self.target.portable:
+            return self.target
+        return replace(self.target, machine=Machine().portable())
+
+    def _size(
+        self, op: tile.ReduceOp, fixed: tuple[bool, bool], costs: Decisions[float]
+    ) -> int | None:
+        """The size of the tiles of the best transforms; None if they do not pay."""
+        target, one = self._deciding, op
+        if target.portable and any(convolution(op, number) for number in (0, 1)):
+            one = op.clone()
+            one.properties["domain"] = IntsAttr.of((1, *op.sizes[1:]))
+        best = min(self._possible(one, fixed, target), key=lambda candidate: candidate.cycles)
+        pays = transforms_pay(best, costs.of(one, fixed), target)
+        if one is not op:
+            one.erase()
+        return best.size if pays else None
 
     def candidates(
-        self, op: tile.ReduceOp, fixed: tuple[bool, bool]
+        self, op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target
     ) -> Sequence[AnyWinogradCandidate]:
         """All candidates for a contraction, the cheapest by estimate first."""
         # Larger tiles save more products but have larger weights. Zen 5, 512 to 512 channels at
         # 7x7: 803 us direct, 797 us with 4x4 tiles, 561 us with 2x2 tiles.
-        return sorted(self._possible(op, fixed), key=lambda candidate: candidate.cycles)
+        if op.uses_loop_numbers or is_truncated(op.epilogue.block.args[0]):
+            return ()  # Integer sums are exact; transforms would round them.
+        return sorted(self._possible(op, fixed, target), key=lambda candidate: candidate.cycles)
 
     def _possible(
-        self, op: tile.ReduceOp, fixed: tuple[bool, bool]
+        self, op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target
     ) -> Iterable[AnyWinogradCandidate]:
-        if op.uses_loop_numbers:
-            return ()
-        if is_truncated(op.epilogue.block.args[0]):
-            return ()  # Integer sums are exact; transforms would round them.
         for number in (0, 1):
             slope = weight_gradient(op, number)
             if slope is not None:
-                return winograd_gradient_candidates(slope, self.target)
+                return winograd_gradient_candidates(slope, target)
         for number in sorted((0, 1), key=lambda number: not fixed[number]):
             found = convolution(op, number)
             if found is not None:
                 found = replace(found, fixed=fixed[number])
-                return winograd_candidates(found, self.target, self.threads)
+                return winograd_candidates(found, target, self.threads)
         return ()

@@ -47,7 +47,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
     whole,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
-from popgraph.passes.structured.to_loops.emit.chunks import blocked_sum
+from popgraph.passes.structured.to_loops.emit.chunks import blocked_sum, cut_loops
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import NestLoop
@@ -86,7 +86,11 @@ class ContractLoops(Emitter):
         self.work = prod(op.sizes) // target.tuning.products_per_touch
         self.blocked = op.blocked_rank + 1
         terms = range(self.blocked, len(self.sizes))
-        self.inner = group_loops(terms, self.sizes, self.forms[:2], running=self._running())
+        apart = frozenset[int]()
+        if target.portable:
+            extents = {dim: self.sizes[dim] for dim in terms}
+            apart = cut_loops(extents, schedule.kc.data, target.tuning.partial_sums)
+        self.inner = group_loops(terms, self.sizes, self.forms[:2], apart, self._running())
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
@@ -188,6 +192,7 @@ class ContractLoops(Emitter):
             self.op.words,
             self._bodies(),
             self._blocks(found[last:end]),
+            self.op.product.fused,
         )
         epilogue, finished = self.op.epilogue.block, replace(grid, kind=self.op.total_type)
         self.epilogue = Epilogue(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
@@ -50,7 +50,8 @@ class MicroKernel:
     `inner` are the reduction loops: of one block, if there are `blocks`. After `terms` terms, a sum
     is added to a total (0: never). `prefetch` returns the recipe of the innermost loop.
     `written_out` unrolls the innermost reduction, whose iterations then share loads. `words` is the
-    format of packed sub-byte vectors, `bodies` convert the elements of each factor.
+    format of packed sub-byte vectors, `bodies` convert the elements of each factor. Products are
+    `fused` into sums where the body says so.
     """
 
     grid: TileGrid
@@ -62,6 +63,7 @@ class MicroKernel:
     words: StringAttr | None = None
     bodies: Sequence[Block | None] = (None, None)
     blocks: BlockSums | None = None
+    fused: bool = False
 
     def zeros(self, tile: Tile) -> TileSums:
         """Sums of zero terms."""
@@ -173,6 +175,8 @@ class MicroKernel:
             return writer.add(
                 create_unchecked(DotOp, lhs, rhs, old, types=(old.type,), words=self.words)
             )
+        if self.fused:
+            return writer.add(create_same_type(math.FmaOp, lhs, rhs, old))
         # Two operations while lanes are scalars: `vectorize-loops` fuses them into
         # `vector.fma`. A scalar sum is a product and a sum, which C compilers contract.
         product = writer.add(create_same_type(arith.MulfOp, lhs, rhs))

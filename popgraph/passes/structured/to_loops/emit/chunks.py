@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -68,6 +68,23 @@ def chunked_reduction(extents: Sequence[int], width: int, terms: int) -> tuple[i
             return at, size * step
         inside *= steps
     return None
+
+
+def cut_loops(sizes: Mapping[int, int], terms: int, most: int) -> frozenset[int]:
+    """
+    The reduction loops that chunks cut, at all levels, of loops with these sizes.
+
+    If they stay separate loops, chunks end at the same terms however the others are joined.
+    """
+    dims = [dim for dim, size in sizes.items() if size > 1]
+    extents, found = [sizes[dim] for dim in dims], set[int]()
+    cut = chunked_reduction(extents, 1, terms) if terms else None
+    while cut is not None:
+        at, size = cut
+        found.add(dims[at])
+        extents = [*extents[:at], -(-extents[at] // size)]
+        cut = chunked_reduction(extents, 1, most)
+    return frozenset(found)
 
 
 def _chunked(

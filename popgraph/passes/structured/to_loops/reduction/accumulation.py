@@ -22,6 +22,7 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     lanes_of,
     write_nest,
 )
+from popgraph.support.tuning import Target
 
 
 def type_of(attribute: Attribute) -> Attribute:
@@ -29,6 +30,13 @@ def type_of(attribute: Attribute) -> Attribute:
     assert isinstance(attribute, FloatAttr | IntegerAttr)
     kind: Attribute = attribute.type
     return kind
+
+
+def chain_terms(op: tile.ReduceOp, target: Target) -> int:
+    """Terms of the longest chain of float32 additions in a reduction."""
+    # A portable contraction has the chunks of its register tiles, whether or not it has tiles.
+    as_tiles = target.portable and tile.is_contraction(op)
+    return target.tuning.chain_terms if as_tiles else target.tuning.partial_sums
 
 
 class Accumulation:
@@ -46,7 +54,7 @@ class Accumulation:
         groups: Sequence[Group],
         widths: tuple[int, ...],
     ) -> None:
-        self.point = point
+        self.point, self.op = point, op
         self.writer = point.writer
         self.roles = list(zip(combiners_of(op.body.block, len(op.inputs)), op.initial, strict=True))
         self.empty = 0 in op.sizes[op.parallel_rank :]
@@ -59,7 +67,7 @@ class Accumulation:
         # Other sums need no chunks: integers are exact, f64 rounds far below what tests compare.
         if self.empty:
             return start
-        terms = self.writer.target.tuning.partial_sums if self._sums_float32() else 0
+        terms = chain_terms(self.op, self.writer.target) if self._sums_float32() else 0
         levels = chunks.chunk_levels(self.point, self.nest, terms, width=width)
         return self._level(levels, start, step)
 

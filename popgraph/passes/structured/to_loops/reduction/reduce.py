@@ -8,7 +8,7 @@ from enum import Enum
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, VectorType, i1
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
@@ -30,6 +30,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
     volume,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.chunks import cut_loops
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
@@ -42,7 +43,12 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     write,
     write_nest,
 )
-from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
+from popgraph.passes.structured.to_loops.reduction.accumulation import (
+    Accumulation,
+    chain_terms,
+    type_of,
+)
+from popgraph.support.machine import PORTABLE_BYTES
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
@@ -113,12 +119,17 @@ class ReduceLoops(Emitter):
         ]
         window = window or sizes
         separate = indexed_dims(op.body.block) | indexed_dims(op.epilogue.block)
+        terms = range(parallel, len(sizes))
+        self.is_tile = target.portable and tile.is_contraction(op)
+        if self.is_tile:
+            chain, most = chain_terms(op, target), target.tuning.partial_sums
+            separate |= cut_loops({dim: window[dim] for dim in terms}, chain, most)
         self.outer, self.inner = (
             group_loops(dims, window, self.forms, separate, self.running)
-            for dims in (range(parallel), range(parallel, len(sizes)))
+            for dims in (range(parallel), terms)
         )
         self.combiners = combiners_of(op.body.block, len(op.inputs))
-        self.mode = self._mode(target.machine.vector_bytes)
+        self.mode = self._mode()
         if self.mode.along is Lanes.REDUCTION:
             self.outer = self._largest_first()
             self.mode = replace(self.mode, rows=self._rows())
@@ -136,31 +147,54 @@ class ReduceLoops(Emitter):
 
     # Decisions
 
-    def _mode(self, vector_bytes: int) -> Mode:
+    def _mode(self) -> Mode:
+        if not self.target.portable:
+            found = self._along_results() or self._along_terms(self.target.machine.vector_bytes)
+        elif self.is_tile:
+            found = self._along_results()  # The order of terms in register tiles.
+        else:
+            # Whether lanes are partial sums, and how many, must not depend on the vectors of the
+            # machine, or on the number of results.
+            found = self._along_terms(PORTABLE_BYTES) or self._along_results()
+        return found or Mode(Lanes.NOTHING)
+
+    def _along_results(self) -> Mode | None:
+        """Vectors of results, if results and operands are contiguous enough along a loop."""
         op, most_vectors = self.op, self.target.tuning.reduction_vectors
+        if not (self.outer and self._results_in_lanes()):
+            return None
+        extent, inner = self.outer[-1].extent, self.outer[-1].last
+        results = [tensor(value).element_type for value in [*op.epilogue_inputs, *self.outputs]]
+        widest = widest_lane(
+            [*self._kinds, *results], op.body.block, op.epilogue.block, along=inner
+        )
+        lanes = fitting_lanes(extent, self.target.machine.vector_bytes, widest)
+        if not lanes or not _readable(self.forms[: len(op.inputs)], self.outer[-1]):
+            return None
+        return Mode(Lanes.PARALLEL, lanes, max(1, min(most_vectors, extent // lanes)))
+
+    def _along_terms(self, vector_bytes: int) -> Mode | None:
+        """Vectors of partial results, if terms are contiguous along a loop."""
+        if not self.inner or None in self.combiners:
+            return None
+        op, extent, inner = self.op, self.inner[-1].extent, self.inner[-1].last
+        widest = widest_lane(self._kinds, op.body.block, along=inner)
+        lanes = fitting_lanes(extent, vector_bytes, widest)
+        if not lanes or not _contiguous(self.forms[: len(op.inputs)], self.inner[-1]):
+            return None
         # Several vectors are independent accumulators: 4 cycles of latency take 4 of them to add
         # one vector in each cycle.
-        factors = self.forms[: len(op.inputs)]
-        kinds = [tensor(value).element_type for value in op.inputs]
-        kinds += [type_of(initial) for initial in self.initial]
-        if self.outer and self._results_in_lanes():
-            extent, inner = self.outer[-1].extent, self.outer[-1].last
-            results = [tensor(value).element_type for value in [*op.epilogue_inputs, *self.outputs]]
-            widest = widest_lane([*kinds, *results], op.body.block, op.epilogue.block, along=inner)
-            lanes = fitting_lanes(extent, vector_bytes, widest)
-            if lanes and _readable(factors, self.outer[-1]):
-                return Mode(Lanes.PARALLEL, lanes, max(1, min(most_vectors, extent // lanes)))
-        if self.inner and None not in self.combiners:
-            extent, inner = self.inner[-1].extent, self.inner[-1].last
-            widest = widest_lane(kinds, op.body.block, along=inner)
-            lanes = fitting_lanes(extent, vector_bytes, widest)
-            if lanes and _contiguous(factors, self.inner[-1]):
-                unrolled = max(1, min(most_vectors, extent // lanes))
-                # A mask is a constant: the length of the remainder must be one, too.
-                masked = self.inner[-1].running is None
-                masked &= not any(type_of(initial) == i1 for initial in self.initial)
-                return Mode(Lanes.REDUCTION, lanes, unrolled, masked)
-        return Mode(Lanes.NOTHING)
+        unrolled = max(1, min(self.target.tuning.reduction_vectors, extent // lanes))
+        # A mask is a constant: the length of the remainder must be one, too.
+        masked = self.inner[-1].running is None
+        masked &= not any(type_of(initial) == i1 for initial in self.initial)
+        return Mode(Lanes.REDUCTION, lanes, unrolled, masked)
+
+    @property
+    def _kinds(self) -> list[Attribute]:
+        """The types of inputs and accumulators."""
+        kinds = [tensor(value).element_type for value in self.op.inputs]
+        return [*kinds, *map(type_of, self.initial)]
 
     def _rows(self) -> int:
         """
