@@ -57,7 +57,7 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
     parameters += [f"i64 p{at}" for at in range(len(body.numbers))]
     # A digest instead of a number: layers and models that need the same C share an object file.
     mark = f"{PORTABLE} " if is_portable(function) else ""
-    content = digest(mark, *parameters, *body.lines)[:DIGITS]
+    content = digest(*mark.split(), *parameters, *body.lines)[:DIGITS]
     about = _NUMBER.sub("", symbol)
     name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"
     prototype = f"void {name}({', '.join(parameters)})"
