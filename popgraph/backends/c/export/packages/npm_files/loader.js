@@ -211,11 +211,12 @@ class Network {
     const arrays = this.#arrays[verb];
     const numbers = checkedSizes(where, sizes);
     checkNames(where, inputs, given);
-    inputs.forEach((tensor, at) => checkInput(where, tensor, given[tensor.name], numbers));
+    inputs.forEach((tensor) => checkInput(where, tensor, given[tensor.name], numbers));
     numbers.forEach((number, at) => { this.#sizes[at] = BigInt(number); });
     inputs.forEach((tensor, at) => {
       const value = given[tensor.name];
       if (isScalar(tensor)) arrays.inputs[at][0] = value;
+      else if (!tensor.axes) arrays.inputs[at].set(value);
       else for (const [to, from, count] of runs(tensor, numbers))
         arrays.inputs[at].set(value.subarray(from, from + count), to);
     });
@@ -224,9 +225,11 @@ class Network {
       throw new RangeError(`${where}: an index in the inputs is out of range`);
     }
     if (code) throw new Error(`${where}: failed with code ${code}`);
-    return Object.fromEntries(
-      outputs.map((tensor, at) => [tensor.name, taken(tensor, arrays.outputs[at], numbers)]),
-    );
+    const found = {};
+    outputs.forEach((tensor, at) => {
+      found[tensor.name] = taken(tensor, arrays.outputs[at], numbers);
+    });
+    return found;
   }
 }
 
@@ -308,22 +311,21 @@ function checkNames(where, inputs, given) {
 
 function checkInput(where, tensor, value, numbers) {
   const type = arrayOf(tensor);
-  const input = `${where}: input "${tensor.name}"`;
   if (isScalar(tensor)) {
     const wanted = type === BigInt64Array || type === BigUint64Array ? "bigint" : "number";
-    if (typeof value !== wanted) throw new TypeError(`${input} takes a ${wanted}`);
-    return;
+    if (typeof value === wanted) return;
+    throw new TypeError(`${where}: input "${tensor.name}" takes a ${wanted}`);
   }
   const shape = shapeOf(tensor, numbers);
   const count = product(shape) * (isComplex(tensor) ? 2 : 1);
+  // By name: the array may be of another frame or realm.
+  const isArray = ArrayBuffer.isView(value) && value[Symbol.toStringTag] === type.name;
+  if (isArray && value.length === count) return;
+  const input = `${where}: input "${tensor.name}"`;
   const wanted = `a ${type.name} of ${count} elements (${tensor.type}[${shape.join(", ")}])`;
-  if (Object.prototype.toString.call(value) !== `[object ${type.name}]`) {
-    const found = value?.constructor?.name ?? typeof value;
-    throw new TypeError(`${input} takes ${wanted}, not a value of type ${found}`);
-  }
-  if (value.length !== count) {
-    throw new RangeError(`${input} takes ${wanted}, not of ${value.length}`);
-  }
+  if (isArray) throw new RangeError(`${input} takes ${wanted}, not of ${value.length}`);
+  const found = value?.constructor?.name ?? typeof value;
+  throw new TypeError(`${input} takes ${wanted}, not a value of type ${found}`);
 }
 
 /* The shape of a tensor in a call. */
