@@ -55,17 +55,24 @@ function once(url, make) {
 /* What the model is, for tools: its functions with names, types and shapes. */
 export const description = { model: MODEL, arrays: ARRAYS };
 
+/* Whether threads can share memory here: pages need headers for it, see the README. */
+const canShare = typeof SharedArrayBuffer === "function" && (isNode || globalThis.crossOriginIsolated);
+
 export async function load(options = {}) {
   const simd = options.simd ?? WebAssembly.validate(VECTOR);
+  const threads = options.threads ?? (simd && canShare ? MODEL.threads : 1);
+  checkThreads(threads, simd);
   const own = {
-    module: new URL("./NAME.wasm", import.meta.url),
+    plain: new URL("./NAME.wasm", import.meta.url),
     simd: new URL("./NAME_simd.wasm", import.meta.url),
+    threads: new URL("./NAME_threads.wasm", import.meta.url),
     weights: new URL("./NAME_weights.bin", import.meta.url),
   };
   const at = (key) =>
     options.base === undefined ? own[key] : new URL(own[key].pathname.split("/").pop(), options.base);
+  const kind = threads > 1 ? "threads" : simd ? "simd" : "plain";
   const [module, weights] = await Promise.all([
-    once(at(simd ? "simd" : "module"), (bytes) => WebAssembly.compile(bytes)),
+    once(at(kind), (bytes) => WebAssembly.compile(bytes)),
     MODEL.weights ? once(at("weights"), (bytes) => bytes) : new Uint8Array(0),
   ]);
   if (weights.length !== MODEL.weights) {
@@ -74,21 +81,47 @@ export async function load(options = {}) {
         "it belongs to another export",
     );
   }
-  const instance = await WebAssembly.instantiate(module, {});
-  instance.exports._initialize();
-  return new Network(instance.exports, weights, simd);
+  const memory = threads > 1
+    ? new WebAssembly.Memory({ initial: MODEL.pages, maximum: MODEL.pages, shared: true })
+    : undefined;
+  const { exports } = await WebAssembly.instantiate(module, memory ? { env: { memory } } : {});
+  exports._initialize();
+  const network = new Network(exports, memory ?? exports.memory, weights, simd, threads);
+  if (memory) await network.startWorkers(module, memory);
+  return network;
+}
+
+function checkThreads(threads, simd) {
+  if (!Number.isInteger(threads) || threads < 1 || threads > MODEL.threads) {
+    throw new RangeError(
+      `${MODEL.name}: threads must be an integer from 1 to ${MODEL.threads}, not ${threads}: ` +
+        "`popgraph export --threads` sets the largest number",
+    );
+  }
+  if (threads > 1 && !simd) throw new Error(`${MODEL.name}: threads need SIMD`);
+  if (threads > 1 && !canShare) {
+    throw new Error(
+      `${MODEL.name}: threads need a page that is cross-origin isolated: serve it with the ` +
+        "headers Cross-Origin-Opener-Policy: same-origin and " +
+        "Cross-Origin-Embedder-Policy: require-corp",
+    );
+  }
 }
 
 class Network {
   #exports;
+  #memory;
   #sizes;
   #arrays = {};
+  #workers = [];
 
-  constructor(exports, weights, simd) {
+  constructor(exports, memory, weights, simd, threads) {
     this.#exports = exports;
+    this.#memory = memory;
     this.simd = simd;
+    this.threads = threads;
     let number = 0;
-    const next = (type, count) => new type(exports.memory.buffer, exports.address(number++), count);
+    const next = (type, count) => new type(memory.buffer, exports.address(number++), count);
     next(Uint8Array, weights.length).set(weights);
     if (MODEL.sizes.length) this.#sizes = next(BigInt64Array, MODEL.sizes.length);
     const view = (tensor) =>
@@ -113,6 +146,32 @@ class Network {
     );
   }
 
+  /* Starts the other threads. */
+  async startWorkers(module, memory) {
+    const { Worker: Thread } = isNode
+      ? await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:worker_threads")
+      : {};
+    for (let range = 1; range < this.threads; range++) {
+      const worker = isNode
+        ? new Thread(new URL("./NAME_worker.js", import.meta.url))
+        : new Worker(new URL("./NAME_worker.js", import.meta.url), { type: "module" });
+      this.#workers.push(worker);
+      worker.postMessage({ module, memory, range });
+    }
+    await Promise.all(this.#workers.map((worker) => new Promise((resolve, reject) => {
+      const fail = () => reject(new Error(`${MODEL.name}: a thread could not be started`));
+      if (isNode) worker.once("message", resolve).once("error", fail);
+      else [worker.onmessage, worker.onerror] = [resolve, fail];
+    })));
+    if (isNode) this.#workers.forEach((worker) => worker.unref()); // Node may end without them.
+  }
+
+  close() {
+    this.#workers.forEach((worker) => worker.terminate());
+    this.#workers = [];
+    this.#exports = undefined;
+  }
+
   reset() {
     if (this.#exports.start()) throw new Error(`${MODEL.name}: memory is not aligned`);
   }
@@ -126,7 +185,7 @@ class Network {
     }
     const tensor = MODEL.variables[at];
     const count = product(tensor.shape) * (isComplex(tensor) ? 2 : 1);
-    return new (arrayOf(tensor))(this.#exports.memory.buffer, this.#exports.variable(at), count);
+    return new (arrayOf(tensor))(this.#memory.buffer, this.#exports.variable(at), count);
   }
 
   save() {
@@ -196,6 +255,7 @@ class Network {
 
   /* The variables as bytes in the module's memory. */
   #state() {
+    if (!this.#exports) throw new Error(`${MODEL.name}: the model is closed`);
     if (!MODEL.variables.length) {
       throw new Error(`${MODEL.name} has no state: it keeps nothing between two calls`);
     }
@@ -207,6 +267,7 @@ class Network {
 
   #call(verb, given, sizes) {
     const where = `${MODEL.name}.${verb}`;
+    if (!this.#exports) throw new Error(`${where}: the model is closed`);
     const { inputs, outputs } = MODEL.functions[verb];
     const arrays = this.#arrays[verb];
     const numbers = checkedSizes(where, sizes);
