@@ -171,6 +171,8 @@ def command(
     test vector that the reference backend computed. The code is C11 for GCC and Clang. It needs
     memcpy, memset and libm, has no globals unless --threads is given, and does not allocate memory.
 
+    With --package npm, the folder is an npm package for browsers and Node.
+
     With --train, model_step is a training step: it computes the loss and updates the weights, which
     model_save and model_load store. With --train-only 'head.*' or --freeze, all other weights are
     constants; with --lora, low-rank adapters are trained.

@@ -33,11 +33,22 @@ def _write(sources: Sources) -> Files:
         variants,
     )
     pages = next((one.pages for one in variants if one.pages), 0)
-    description = json.dumps({**_description(interface), "pages": pages}, indent=2)
+    description = json.dumps({**_description(interface), "pages": pages})
+    locations = {variant.name[1:] or "plain": f"{name}{variant.name}.wasm" for variant in variants}
+    if interface.image.rom_bytes:
+        locations["weights"] = f"{name}_weights.bin"
+    urls = "".join(
+        f'  {key}: new URL("./{file}", import.meta.url),\n' for key, file in locations.items()
+    )
+    loader = [
+        f"const MODEL = {description};\nconst FILES = {{\n{urls}}};\n\n",
+        _file("loader.js", name),
+        _file("threads.js", name) if interface.pooled else "",
+    ]
     checks = json.dumps([*_checks(sources)])
     texts = {
         "package.json": json.dumps(_manifest(interface), indent=2) + "\n",
-        f"{name}.js": f"const MODEL = {description};\n\n{_file('loader.js', name)}",
+        f"{name}.js": "".join(loader),
         f"{name}.d.ts": npm_types.types(interface),
         "README.md": npm_types.readme(interface),
         f"check_{name}.js": _file("check.js", name),

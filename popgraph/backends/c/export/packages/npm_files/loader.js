@@ -1,5 +1,5 @@
 /*
- * Loads MODEL, which is described above, in browsers and in Node. Each loaded model is an instance
+ * Loads the model that MODEL and FILES describe, in browsers and in Node. Each model is an instance
  * of the module with memory of its own, which never grows, so that views of it stay valid.
  */
 
@@ -62,14 +62,10 @@ export async function load(options = {}) {
   const simd = options.simd ?? WebAssembly.validate(VECTOR);
   const threads = options.threads ?? (simd && canShare ? MODEL.threads : 1);
   checkThreads(threads, simd);
-  const own = {
-    plain: new URL("./NAME.wasm", import.meta.url),
-    simd: new URL("./NAME_simd.wasm", import.meta.url),
-    threads: new URL("./NAME_threads.wasm", import.meta.url),
-    weights: new URL("./NAME_weights.bin", import.meta.url),
-  };
   const at = (key) =>
-    options.base === undefined ? own[key] : new URL(own[key].pathname.split("/").pop(), options.base);
+    options.base === undefined
+      ? FILES[key]
+      : new URL(FILES[key].pathname.split("/").pop(), options.base);
   const kind = threads > 1 ? "threads" : simd ? "simd" : "plain";
   const [module, weights] = await Promise.all([
     once(at(kind), (bytes) => WebAssembly.compile(bytes)),
@@ -86,9 +82,8 @@ export async function load(options = {}) {
     : undefined;
   const { exports } = await WebAssembly.instantiate(module, memory ? { env: { memory } } : {});
   exports._initialize();
-  const network = new Network(exports, memory ?? exports.memory, weights, simd, threads);
-  if (memory) await network.startWorkers(module, memory);
-  return network;
+  const workers = memory ? await startedWorkers(module, memory, threads) : [];
+  return new Network(exports, memory ?? exports.memory, weights, simd, workers);
 }
 
 function checkThreads(threads, simd) {
@@ -113,13 +108,14 @@ class Network {
   #memory;
   #sizes;
   #arrays = {};
-  #workers = [];
+  #workers;
 
-  constructor(exports, memory, weights, simd, threads) {
+  constructor(exports, memory, weights, simd, workers) {
     this.#exports = exports;
     this.#memory = memory;
+    this.#workers = workers;
     this.simd = simd;
-    this.threads = threads;
+    this.threads = workers.length + 1;
     let number = 0;
     const next = (type, count) => new type(memory.buffer, exports.address(number++), count);
     next(Uint8Array, weights.length).set(weights);
@@ -144,26 +140,6 @@ class Network {
       `${MODEL.name} was exported for inference and cannot train: ` +
         "`popgraph export --train --package npm` exports step()",
     );
-  }
-
-  /* Starts the other threads. */
-  async startWorkers(module, memory) {
-    const { Worker: Thread } = isNode
-      ? await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:worker_threads")
-      : {};
-    for (let range = 1; range < this.threads; range++) {
-      const worker = isNode
-        ? new Thread(new URL("./NAME_worker.js", import.meta.url))
-        : new Worker(new URL("./NAME_worker.js", import.meta.url), { type: "module" });
-      this.#workers.push(worker);
-      worker.postMessage({ module, memory, range });
-    }
-    await Promise.all(this.#workers.map((worker) => new Promise((resolve, reject) => {
-      const fail = () => reject(new Error(`${MODEL.name}: a thread could not be started`));
-      if (isNode) worker.once("message", resolve).once("error", fail);
-      else [worker.onmessage, worker.onerror] = [resolve, fail];
-    })));
-    if (isNode) this.#workers.forEach((worker) => worker.unref()); // Node may end without them.
   }
 
   close() {
