@@ -228,7 +228,8 @@ def command(
             "belongs to --train; without it, use --dim", param_hint="--run-dim"
         )
     if run_dim or exporter.adds_run:
-        functions.append(_inference(request, model, run_dim or dim, value, given))
+        inferred = run_dim or models.of_model(model, dim or ())
+        functions.append(_inference(request, model, inferred, value, given))
     vectors = []
     if not sizes:
         vectors.append(_vector(request.copy(), inputs, exporter.steps))

@@ -98,6 +98,13 @@ def opened(
     return module, compilation, training
 
 
+def of_model(path: Path, dim: Iterable[str]) -> list[str]:
+    """The options `--dim` for dimensions of a model, without those of its `train` section."""
+    specs = specs_of(load(path)[0]).values()
+    names = {size for spec in specs for size in spec.shape or () if isinstance(size, str)}
+    return [text for text in dim if text.partition("=")[0] in names]
+
+
 def at_sizes(
     path: Path,
     dim: Iterable[str] | None,

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph.backends.c.export.packages import wasm
 from popgraph.cli import app
+from popgraph.cli.models import of_model
 from popgraph.support.errors import BackendError
 from tests.browsers import browser as browser
 from tests.browsers import served
@@ -416,6 +417,11 @@ def test_options_that_do_not_fit_are_refused(
     assert code == 1
     assert message in output
     assert not (tmp_path / "npm").exists()
+
+
+def test_inference_ignores_sizes_of_the_train_section(tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(NETWORK)
+    assert of_model(tmp_path / "net.pgraph", ["M=2", "N=4"]) == ["N=4"]
 
 
 def test_sizes_of_inference_belong_to_training(tmp_path: Path) -> None:

@@ -14,6 +14,12 @@ from popgraph.backends.c.build.toolchain import ZIG, Compiler, Result, identity
 from popgraph.backends.tools import Files
 from popgraph.support.errors import BackendError
 
+PAGE = 1 << 16
+"""Bytes of a page of memory."""
+
+STACK_BYTES = 4 << 20
+"""Local arrays of kernels are tiles that fit into caches; untouched pages cost nothing."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -40,12 +46,6 @@ def with_threads(data_bytes: int) -> Variant:
     link = (*flags, "-Wl,--shared-memory", "-Wl,--import-memory", *memory)
     return Variant("_threads", (*SIMD.flags, *flags), link, pages)
 
-
-PAGE = 1 << 16
-"""Bytes of a page of memory."""
-
-STACK_BYTES = 4 << 20
-"""Local arrays of kernels are tiles that fit into caches; untouched pages cost nothing."""
 
 _LINK = (
     *("-O2", "-mexec-model=reactor", "-Wl,--strip-all"),
@@ -87,8 +87,8 @@ def compile_modules(
     raise BackendError(
         "no compiler for WebAssembly works" + "".join(f"\n  {one}" for one in tried),
         "--package npm",
-        "run `pip install ziglang`, or install clang with lld, WASI's C library and compiler-rt "
-        "(Debian: clang lld wasi-libc libclang-rt-dev-wasm32)",
+        "run `pip install ziglang`; for programs without threads, clang with lld, WASI's C library "
+        "and compiler-rt will do (Debian: clang lld wasi-libc libclang-rt-dev-wasm32)",
     )
 
 
