@@ -328,7 +328,7 @@ def _inference(
 
     module, compilation, _ = models.opened(model, dim, value)
     to_inference(module)
-    options = replace(step.options, training=None, variables=True)
+    options = replace(step.options, training=None, variables=True, recompute="", precision="")
     request = replace(step, module=module, compilation=compilation, options=options)
     specs = models.specs_of(module)
     fitting = {
