@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
     from popgraph.support.sizes import Size
+    from popgraph.training.lora_model import LoraSettings
 
 
 class Weights(StrEnum):
@@ -229,7 +230,7 @@ def command(
         )
     if run_dim or exporter.adds_run:
         inferred = run_dim or models.of_model(model, dim or ())
-        functions.append(_inference(request, model, inferred, value, given))
+        functions.append(_inference(request, model, inferred, value, given, adapters))
     vectors = []
     if not sizes:
         vectors.append(_vector(request.copy(), inputs, exporter.steps))
@@ -320,13 +321,14 @@ def _inference(
     dim: Sequence[str] | None,
     value: Sequence[str] | None,
     given: Mapping[str, Array],
+    adapters: LoraSettings | None,
 ) -> Function:
     """Inference by the weights of a training step, lowered, with its test vector."""
     from popgraph.backends.tools import Function
     from popgraph.cli import models
     from popgraph.training.inference_form import to_inference
 
-    module, compilation, _ = models.opened(model, dim, value)
+    module, compilation, _ = models.opened(model, dim, value, lora=adapters)
     to_inference(module)
     options = replace(step.options, training=None, variables=True, recompute="", precision="")
     request = replace(step, module=module, compilation=compilation, options=options)
