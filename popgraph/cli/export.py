@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
     from popgraph.support.sizes import Size
+    from popgraph.training.lora_model import LoraSettings
 
 
 class Weights(StrEnum):
@@ -171,6 +172,8 @@ def command(
     test vector that the reference backend computed. The code is C11 for GCC and Clang. It needs
     memcpy, memset and libm, has no globals unless --threads is given, and does not allocate memory.
 
+    With --package npm, the folder is an npm package for browsers and Node.
+
     With --train, model_step is a training step: it computes the loss and updates the weights, which
     model_save and model_load store. With --train-only 'head.*' or --freeze, all other weights are
     constants; with --lora, low-rank adapters are trained.
@@ -226,7 +229,8 @@ def command(
             "belongs to --train; without it, use --dim", param_hint="--run-dim"
         )
     if run_dim or exporter.adds_run:
-        functions.append(_inference(request, model, run_dim or dim, value, given))
+        inferred = run_dim or models.of_model(model, dim or ())
+        functions.append(_inference(request, model, inferred, value, given, adapters))
     vectors = []
     if not sizes:
         vectors.append(_vector(request.copy(), inputs, exporter.steps))
@@ -317,15 +321,16 @@ def _inference(
     dim: Sequence[str] | None,
     value: Sequence[str] | None,
     given: Mapping[str, Array],
+    adapters: LoraSettings | None,
 ) -> Function:
     """Inference by the weights of a training step, lowered, with its test vector."""
     from popgraph.backends.tools import Function
     from popgraph.cli import models
     from popgraph.training.inference_form import to_inference
 
-    module, compilation, _ = models.opened(model, dim, value)
+    module, compilation, _ = models.opened(model, dim, value, lora=adapters)
     to_inference(module)
-    options = replace(step.options, training=None, variables=True)
+    options = replace(step.options, training=None, variables=True, recompute="", precision="")
     request = replace(step, module=module, compilation=compilation, options=options)
     specs = models.specs_of(module)
     fitting = {

@@ -69,9 +69,12 @@ def opened(
     assumed: bool = False,
     ranged: bool = False,
     task: Task | None = None,
+    lora: LoraSettings | None = None,
 ) -> tuple[ModuleOp, Compilation, Training | None]:
     """
     Loads the model of a file; with `train`, its training step, or that of `task`.
+
+    With `lora`, the model has adapters, as `training_task` adds them to a step.
 
     `dim` sets symbolic dimensions, `value` structural inputs. ModelError if some of either stay
     unknown and the model is to be `static`. With `assumed`, unknown sizes become 1; with `ranged`,
@@ -81,7 +84,13 @@ def opened(
 
     if train and task is None:
         task = training_task(path)
-    if task is None:
+    if lora is not None:
+        from popgraph.passes.base import Compilation
+        from popgraph.training.lora_model import opened as open_model
+
+        found = lora.apply(open_model(path))
+        module, compilation, training = found.module(), Compilation(found.weights), None
+    elif task is None:
         module, compilation, training = *load(path), None
     else:
         from popgraph.passes.base import Compilation
@@ -96,6 +105,13 @@ def opened(
         check_structure(module, compilation)
         check_static(module)
     return module, compilation, training
+
+
+def of_model(path: Path, dim: Iterable[str]) -> list[str]:
+    """The options `--dim` for dimensions of a model, without those of its `train` section."""
+    specs = specs_of(load(path)[0]).values()
+    names = {size for spec in specs for size in spec.shape or () if isinstance(size, str)}
+    return [text for text in dim if text.partition("=")[0] in names]
 
 
 def at_sizes(

@@ -182,6 +182,45 @@ def test_an_exported_training_step_is_that_of_the_trainer(compiler: str, tmp_pat
         assert abs(onnx.numpy_helper.to_array(one).reshape(-1)[0] - kept[one.name]) < 1e-5
 
 
+INFERRED = """
+#include "model.h"
+#include <stdio.h>
+
+/* Before it updates weights, a step computes what inference does. */
+int main(void) {
+    static _Alignas(MODEL_ALIGNMENT) char memory[MODEL_MEMORY_BYTES];
+    static model self;
+    float x[12], y[6], found[6], loss, first = 0;
+    const int32_t labels[2] = {1, 2};
+    if (model_init(&self, memory)) return 1;
+    for (int at = 0; at < 12; at++) x[at] = (float)at / 12;
+    const model_inputs inputs = {x, labels};
+    const model_outputs outputs = {y, &loss};
+    const model_run_inputs given = {x};
+    const model_run_outputs results = {found};
+    for (int step = 0; step < 5; step++) {
+        if (model_run(&self, &given, &results) || model_step(&self, &inputs, &outputs)) return 2;
+        for (int at = 0; at < 6; at++) {
+            const float apart = found[at] - y[at];
+            if (apart < -1e-5f || apart > 1e-5f) return 3;
+        }
+        if (step == 0) first = found[0];
+    }
+    return first == found[0] ? 4 : 0;
+}
+"""
+
+
+def test_inference_follows_the_adapters_of_an_exported_step(tmp_path: Path) -> None:
+    """Frozen weights are constants of both programs, adapters the state that they share."""
+    options = ("--train", "--no-dropout", "--lora", "2", "--dim", "N=2", "--run-dim", "N=2")
+    folder = exported(tmp_path, *options, text=TRAINED)
+    (folder / "infers.c").write_text(INFERRED)
+    command = ["cc", "-std=c11", "infers.c", "model.c", "model_weights.S", "-lm", "-o", "infers"]
+    subprocess.run(command, cwd=folder, check=True)
+    assert subprocess.run(["./infers"], cwd=folder).returncode == 0
+
+
 def test_models_without_training_are_not_exported_with_a_step(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(NETWORK)
     arguments = ["export", tmp_path / "net.pgraph", "-o", tmp_path / "c", "--train"]

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph.backends.c.export.packages import wasm
 from popgraph.cli import app
+from popgraph.cli.models import of_model
 from popgraph.support.errors import BackendError
+from tests.browsers import browser as browser
+from tests.browsers import served
 
 NETWORK = """
 opset 21
@@ -44,6 +48,13 @@ graph kinds(x: f32[4, M, 8], b: f64[N, 3], i: i64[2], s: f32[]) -> (y, t, z, g, 
 }
 """
 """Sizes of inner axes, scalars, integers, and functions of the C library."""
+WIDE = """
+graph wide(x: f32[64, 256]) -> (y) {
+    weight w: f32[256, 256] = he_normal(seed=1)
+    y = Relu(x @ w)
+}
+"""
+"""A product that threads share."""
 needs_compiler = pytest.mark.skipif(
     importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed"
 )
@@ -112,6 +123,13 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package of a model for inference."""
     options = ("--dim", "N=..5", "--dim", "M=..4", "--indices", "error", "--name", "kinds")
     return exported(tmp_path_factory.mktemp("kinds"), *options, text=KINDS)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of a model for three threads."""
+    options = ("--threads", "3", "--name", "wide")
+    return exported(tmp_path_factory.mktemp("wide"), *options, text=WIDE)
 
 
 @needs_compiler
@@ -255,6 +273,60 @@ def test_wrong_calls_of_inference_are_errors(kinds: Path) -> None:
     assert messages(kinds, "kinds", [*wrong]) == [*wrong.values()]
 
 
+THREADS = """
+async () => {
+  const { load } = await import("./wide.js");
+  const x = Float32Array.from({ length: 64 * 256 }, (_, at) => Math.sin(at));
+  const [one, all] = [await load({ threads: 1 }), await load()];
+  const wanted = one.run({ x }).y;
+  let equal = true;
+  for (let at = 0; at < 20; at++) {
+    equal &&= all.run({ x }).y.every((value, index) => value === wanted[index]);
+  }
+  const caught = async (call) => call().then(() => "no error", (error) => error.message);
+  const errors = [
+    await caught(() => load({ threads: 2 })),
+    await caught(() => load({ threads: 4 })),
+    await caught(() => load({ threads: 2, simd: false })),
+  ];
+  all.close();
+  errors.push(await caught(async () => all.run({ x })));
+  return [one.threads, all.threads, equal, ...errors];
+}
+"""
+BOUND = (
+    "wide: threads must be an integer from 1 to 3, not 4: `popgraph export --threads` sets the "
+    "largest number"
+)
+
+
+@needs_compiler
+@needs_node
+def test_threads_compute_the_same_bits(wide: Path) -> None:
+    lines = node(wide, f"console.log((await ({THREADS})()).join('\\n'))")
+    closed = "wide.run: the model is closed"
+    assert lines == ["1", "3", "true", "no error", BOUND, "wide: threads need SIMD", closed]
+    assert checked(wide)[-1] == "run with threads, y"
+
+
+@needs_compiler
+def test_pages_have_threads_if_they_are_isolated(wide: Path, browser: Any) -> None:
+    (wide / "page.html").write_text("<!doctype html><title>Threads</title>")
+    closed = "wide.run: the model is closed"
+    with served(wide) as address:
+        page = browser.new_page()
+        page.goto(f"{address}isolated/page.html")
+        assert page.evaluate(THREADS) == [
+            *(1, 3, True, "no error", BOUND, "wide: threads need SIMD", closed)
+        ]
+        page.goto(f"{address}page.html")
+        one, default, equal, refused, *rest = page.evaluate(THREADS)
+        page.close()
+    assert (one, default, equal) == (1, 1, True)
+    assert refused.startswith("wide: threads need a page that is cross-origin isolated")
+    assert rest == [BOUND, "wide: threads need SIMD", closed]
+
+
 IMPORTS = """
 import { readFile } from "node:fs/promises";
 for (const file of ["kinds.wasm", "kinds_simd.wasm"]) {
@@ -326,7 +398,7 @@ def test_files_are_complete_and_their_code_is_valid(
 def test_without_a_compiler_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wasm, "compilers", lambda: iter(()))
     with pytest.raises(BackendError, match="no compiler for WebAssembly works") as raised:
-        wasm.compile_modules({}, [], [], [()])
+        wasm.compile_modules({}, [], [], [wasm.PLAIN])
     assert "pip install ziglang" in str(raised.value)
 
 
@@ -335,7 +407,6 @@ def test_without_a_compiler_the_error_names_the_package(monkeypatch: pytest.Monk
     [
         (["--target", "riscv64"], "a package for npm cannot have --target riscv64"),
         (["--weights", "array"], "a package for npm cannot have --weights array"),
-        (["--threads", "2"], "modules with threads are not supported"),
         (["--package", "nmp"], "there is no package 'nmp'"),
     ],
 )
@@ -346,6 +417,11 @@ def test_options_that_do_not_fit_are_refused(
     assert code == 1
     assert message in output
     assert not (tmp_path / "npm").exists()
+
+
+def test_inference_ignores_sizes_of_the_train_section(tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(NETWORK)
+    assert of_model(tmp_path / "net.pgraph", ["M=2", "N=4"]) == ["N=4"]
 
 
 def test_sizes_of_inference_belong_to_training(tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import importlib.util
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,18 +12,12 @@ from typing import Any
 import pytest
 
 from tests.browsers import browser as browser
+from tests.browsers import served
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed"
 )
 BUILD = Path(__file__).parents[2] / "examples/web/build.py"
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A server of files that prints nothing."""
-
-    def log_message(self, *arguments: object) -> None:
-        pass
 
 
 @pytest.fixture
@@ -37,11 +28,8 @@ def site(tmp_path: Path) -> Iterator[str]:
         [sys.executable, BUILD, tmp_path / "site"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    handler = functools.partial(Quiet, directory=str(tmp_path / "site"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with served(tmp_path / "site") as address:
+        yield address
 
 
 SEVEN = [(60, 50), (130, 45), (110, 100), (80, 150)]

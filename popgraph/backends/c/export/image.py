@@ -72,8 +72,12 @@ class Image:
     @property
     def state_bytes(self) -> int:
         """Bytes of the variables, which are contiguous at the start of RAM."""
-        places = [one for one in self.written if self.table.slots[one.number].space == "variable"]
-        return max((place.offset + place.bytes for place in places), default=0)
+        return max((place.offset + place.bytes for place in self.variables), default=0)
+
+    @property
+    def variables(self) -> list[Place]:
+        """The variables in RAM."""
+        return [one for one in self.written if self.table.slots[one.number].space == "variable"]
 
 
 def image_of(module: ModuleOp, weights: WeightStore, name: str, *, own_state: bool = True) -> Image:
@@ -105,7 +109,7 @@ def shared(images: Sequence[Image]) -> list[Image]:
     """
     rom, offsets, end = list[memoryview](), dict[bytes, int](), 0
     first, moved = images[0], []
-    state = {first.table.slots[one.number].label: one.offset for one in first.written}
+    state = {first.table.slots[one.number].label: one.offset for one in first.variables}
     for image in images:
         constants, firsts = list[Place](), list[Place]()
         # Contents alternate with their padding, in the order of their offsets.
@@ -132,12 +136,11 @@ def shared(images: Sequence[Image]) -> list[Image]:
 
 def _beside(first: Image, state: Mapping[str, int], image: Image) -> Iterator[Place]:
     """The RAM of an image: its variables in the state of the first one, the rest after it."""
-    variables = [one for one in image.written if image.table.slots[one.number].space == "variable"]
-    end = max((_up(one.offset + one.bytes) for one in variables), default=0)
+    moved = _up(first.state_bytes) - _up(image.state_bytes)
     for place in image.written:
         label = image.table.slots[place.number].label
-        if place not in variables:
-            yield replace(place, offset=place.offset - end + _up(first.state_bytes))
+        if place not in image.variables:
+            yield replace(place, offset=place.offset + moved)
         elif label in state:
             yield replace(place, offset=state[label])
 

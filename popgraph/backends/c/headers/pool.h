@@ -16,7 +16,7 @@ enum { POPGRAPH_STACK = 4 << 20 };
 /* Runs chunks on the thread of this range until the pool ends. */
 static void popgraph_work(i64 range);
 
-/* Locks, signals, threads and the clock of the system: Win32, else POSIX. */
+/* Locks, signals, threads and the clock of the system: Win32, WebAssembly, else POSIX. */
 #if defined(_WIN32)
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN /* Without it, headers of COM define `small`, `near` and `interface`. */
@@ -66,7 +66,65 @@ static void popgraph_join(popgraph_thread thread) {
     CloseHandle(thread);
 }
 
+#elif defined(__wasm__) && !defined(_REENTRANT)
+/*
+ * In a browser. The page's thread must not wait: it never does but for the short time in which a
+ * worker holds a lock. JavaScript starts the workers, each an instance of this module with the same
+ * memory, sets their stacks and calls `work`. Without the instructions for threads, there are none.
+ */
+typedef struct {
+    _Atomic int taken;
+} popgraph_lock;
+typedef struct {
+    _Atomic int wakes;
+} popgraph_signal;
+typedef int popgraph_thread;
+#define POPGRAPH_UNLOCKED {0}
+#define POPGRAPH_SILENT {0}
+
+static inline bool popgraph_try(popgraph_lock *lock) { return !atomic_exchange(&lock->taken, 1); }
+static inline void popgraph_acquire(popgraph_lock *lock) { while (!popgraph_try(lock)) {} }
+static inline void popgraph_release(popgraph_lock *lock) { atomic_store(&lock->taken, 0); }
+static inline void popgraph_yield(void) {}
+static inline void popgraph_join(popgraph_thread thread) { (void)thread; }
+
+#if defined(__wasm_atomics__)
+static inline void popgraph_wake(popgraph_signal *signal) {
+    atomic_fetch_add(&signal->wakes, 1);
+    __builtin_wasm_memory_atomic_notify((int *)&signal->wakes, ~0u);
+}
+/* A wake between the release and the wait changes the number, so that the wait ends at once. */
+static inline void popgraph_await(popgraph_signal *signal, popgraph_lock *lock) {
+    const int seen = atomic_load(&signal->wakes);
+    popgraph_release(lock);
+    __builtin_wasm_memory_atomic_wait32((int *)&signal->wakes, seen, -1);
+    popgraph_acquire(lock);
+}
+static inline bool popgraph_start(popgraph_thread *thread, i64 range) {
+    *thread = (int)range;
+    return true;
+}
+
+__attribute__((export_name("stack"))) void popgraph_set_stack(void *end) {
+    __asm__ volatile(
+        ".globaltype __stack_pointer, i32\n"
+        "local.get %0\n"
+        "global.set __stack_pointer" : : "r"(end));
+}
+__attribute__((export_name("work"))) void popgraph_work_on(int range) { popgraph_work(range); }
 #else
+static inline void popgraph_wake(popgraph_signal *signal) { (void)signal; }
+static inline void popgraph_await(popgraph_signal *signal, popgraph_lock *lock) {
+    (void)signal, (void)lock;
+}
+static inline bool popgraph_start(popgraph_thread *thread, i64 range) {
+    (void)thread, (void)range;
+    return false;
+}
+#endif
+
+#else
+#define POPGRAPH_FORKS
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -214,7 +272,7 @@ static void popgraph_work(i64 range) {
     }
 }
 
-#if !defined(_WIN32)
+#if defined(POPGRAPH_FORKS)
 /* A forked child has no workers: it starts its own when it needs them. */
 static void popgraph_forget_workers(void) {
     for (i64 range = 0; range < POPGRAPH_RANGES; range++) atomic_store(&pool.ranges[range].word, 0);
@@ -230,7 +288,7 @@ static void popgraph_forget_workers(void) {
 #endif
 
 static void popgraph_start_workers(i64 wanted) {
-#if !defined(_WIN32)
+#if defined(POPGRAPH_FORKS)
     if (!pool.fork_handled) pthread_atfork(0, 0, popgraph_forget_workers);
     pool.fork_handled = true;
 #endif

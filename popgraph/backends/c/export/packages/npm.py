@@ -10,7 +10,7 @@ from typing import Any
 
 from popgraph.backends.c.export.build_files import compile_flags
 from popgraph.backends.c.export.check_program import OF_F32, STEPS, TOLERANCES
-from popgraph.backends.c.export.image import size_of
+from popgraph.backends.c.export.image import ALIGNMENT, size_of
 from popgraph.backends.c.export.interface import Form, Interface, c_type
 from popgraph.backends.c.export.packages import npm_types, wasm
 from popgraph.backends.c.export.packages.package import Package, Sources
@@ -25,38 +25,66 @@ _HERE = resources("popgraph.backends.c.export.packages") / "npm_files"
 def _write(sources: Sources) -> Files:
     """The package: two modules, the constants, loader, types, check and manifest."""
     interface, name = sources.interface, sources.interface.form.name
-    wrapper = f"{name}_wasm.c"
-    plain, simd = wasm.compile_modules(
+    wrapper, variants = f"{name}_wasm.c", _variants(sources)
+    modules = wasm.compile_modules(
         {**sources.files, wrapper: [memoryview(_wrapper(interface).encode())]},
         [f"{name}.c", wrapper],
-        compile_flags(interface),
-        [(), wasm.SIMD],
+        [flag for flag in compile_flags(interface) if flag != "-pthread"],
+        variants,
     )
-    description = json.dumps(_description(interface), indent=2)
+    pages = next((one.pages for one in variants if one.pages), 0)
+    description = json.dumps({**_description(interface), "pages": pages})
+    locations = {variant.name[1:] or "plain": f"{name}{variant.name}.wasm" for variant in variants}
+    if interface.image.rom_bytes:
+        locations["weights"] = f"{name}_weights.bin"
+    urls = "".join(
+        f'  {key}: new URL("./{file}", import.meta.url),\n' for key, file in locations.items()
+    )
+    loader = [
+        f"const MODEL = {description};\nconst FILES = {{\n{urls}}};\n\n",
+        _file("loader.js", name),
+        _file("threads.js", name) if interface.pooled else "",
+    ]
     checks = json.dumps([*_checks(sources)])
     texts = {
         "package.json": json.dumps(_manifest(interface), indent=2) + "\n",
-        f"{name}.js": f"const MODEL = {description};\n\n{_file('loader.js', name)}",
+        f"{name}.js": "".join(loader),
         f"{name}.d.ts": npm_types.types(interface),
         "README.md": npm_types.readme(interface),
         f"check_{name}.js": _file("check.js", name),
         f"check_{name}.json": checks,
     }
     made: Files = {file: [memoryview(text.encode())] for file, text in texts.items()}
-    made |= {f"{name}.wasm": [memoryview(plain)], f"{name}_simd.wasm": [memoryview(simd)]}
+    for variant, module in zip(variants, modules, strict=True):
+        made[f"{name}{variant.name}.wasm"] = [memoryview(module)]
+    if interface.pooled:
+        made[f"{name}_worker.js"] = [memoryview(_file("worker.js", name).encode())]
     if interface.image.rom_bytes:
         made[f"{name}_weights.bin"] = sources.files[f"{name}_weights.bin"]
     return made
 
 
+def _variants(sources: Sources) -> list[wasm.Variant]:
+    """The modules of the package; the last one has threads, if kernels are shared out."""
+    interface = sources.interface
+    variants = [wasm.PLAIN, wasm.SIMD]
+    if interface.pooled:
+        slots = [
+            slot
+            for one in interface.all
+            for _, slot in (*one.inputs.values(), *one.outputs.values())
+        ]
+        arrays = sum(size_of(slot) + ALIGNMENT for slot in slots)
+        own = interface.ram_bytes + interface.image.rom_bytes + arrays
+        stacks = (interface.form.threads - 1) * wasm.STACK_BYTES
+        # Literals, the pool and the C library: less than the text of the program and a megabyte.
+        rest = len(sources.text(f"{interface.form.name}.c")) + (1 << 20)
+        variants.append(wasm.with_threads(own + stacks + rest))
+    return variants
+
+
 def _check(form: Form) -> None:
-    """BackendError for threads and CasADi, which the package has no place for."""
-    if form.threads > 1:
-        raise BackendError(
-            "modules with threads are not supported: the package computes in the caller's thread",
-            "--threads",
-            "leave it out; load the package in a Worker to keep a page responsive",
-        )
+    """BackendError for CasADi, which the package has no place for."""
     if form.casadi:
         raise BackendError("CasADi calls C, not WebAssembly", "--casadi", "leave --package out")
 
@@ -72,6 +100,8 @@ def _manifest(interface: Interface) -> dict[str, Any]:
     """package.json."""
     name = interface.form.name
     packed = [f"{name}.js", f"{name}.d.ts", f"{name}.wasm", f"{name}_simd.wasm"]
+    if interface.pooled:
+        packed += [f"{name}_threads.wasm", f"{name}_worker.js"]
     if interface.image.rom_bytes:
         packed.append(f"{name}_weights.bin")
     return {
@@ -94,7 +124,7 @@ def _description(interface: Interface) -> dict[str, Any]:
     """The facts that the loader needs of a model."""
     return {
         "name": interface.form.name,
-        "train": interface.form.train,
+        "threads": interface.form.threads if interface.pooled else 1,
         "weights": interface.image.rom_bytes,
         "sizes": [
             {"name": size.name, "least": size.least, "bound": size.bound}
@@ -140,6 +170,11 @@ def _wrapper(interface: Interface) -> str:
         addresses.append("&sizes")
     for one in interface.all:
         parts += _arrays(one, addresses)
+    if interface.pooled:
+        stacks = f"[{interface.form.threads - 1}][{wasm.STACK_BYTES}]"
+        parts.append(f"static _Alignas({macro}_ALIGNMENT) char stacks{stacks};")
+        # Stacks grow down, and workers count from 1: the first one's stack ends at stacks[1].
+        parts.append('EXPORT("stack_of") void *popgraph_stack_of(int at) { return stacks[at]; }')
     passed = "&self, &sizes, " if interface.sizes else "&self, "
     parts += [
         f"static void *const popgraph_addresses[] = {{{', '.join(addresses)}}};\n",

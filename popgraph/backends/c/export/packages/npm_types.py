@@ -49,17 +49,32 @@ def types(interface: Interface) -> str:
 export interface LoadOptions {{
   /** Whether to use SIMD; by default, if the machine has it. */
   simd?: boolean;
-  /** The folder of the .wasm and .bin files; by default, the folder of the loader. */
+{_threads(interface)}  /** The folder of the files; by default, the folder of the loader. */
   base?: string | URL;
 }}
 
 export interface Model {{
 {calls}{_state(interface)}  /** Whether the module with SIMD is in use. */
   readonly simd: boolean;
+  /** The number of threads that compute. */
+  readonly threads: number;
+  /** Frees the model, and ends its threads. It cannot be used any more. */
+  close(): void;
 }}
 
 /** Loads the network. Each call returns a model with memory of its own. */
 export function load(options?: LoadOptions): Promise<Model>;
+"""
+
+
+def _threads(interface: Interface) -> str:
+    """The option for threads, if the package has a module with threads."""
+    if not interface.pooled:
+        return ""
+    most = interface.form.threads
+    return f"""\
+  /** The number of threads, 1 to {most}: by default {most}, or 1 if a page may have no more. */
+  threads?: number;
 """
 
 
@@ -172,11 +187,16 @@ const outputs = model.{interface.verb}({{ {given} }}{sizes});
 `{name}.d.ts` declares them for TypeScript. Calls compute in the caller's thread, and copy their
 inputs and outputs. Wrong
 names, types and lengths are errors. `load` picks the module with SIMD where the machine has it.
-{state}
+{_THREADS if interface.pooled else ""}{state}
 `npm test` compares the network with test vectors.
 """
 
 
+_THREADS = """
+It computes with several threads in Node, and in pages that are served with the headers
+`Cross-Origin-Opener-Policy: same-origin` and `Cross-Origin-Embedder-Policy: require-corp`; in other
+pages, with one. `model.close()` ends the threads.
+"""
 _STATE = """
 ```js
 const bytes = model.save();           // the state as a safetensors file

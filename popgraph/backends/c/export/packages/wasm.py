@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,11 +14,38 @@ from popgraph.backends.c.build.toolchain import ZIG, Compiler, Result, identity
 from popgraph.backends.tools import Files
 from popgraph.support.errors import BackendError
 
-SIMD = ("-msimd128",)
-"""The flags of a module with vectors of 128 bits."""
+PAGE = 1 << 16
+"""Bytes of a page of memory."""
 
 STACK_BYTES = 4 << 20
 """Local arrays of kernels are tiles that fit into caches; untouched pages cost nothing."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to compile a module, by the instructions that it may use."""
+
+    name: str
+    """The end of the names of its files."""
+    flags: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    """The flags of the linker."""
+    pages: int = 0
+    """The pages of memory that all threads share; 0: the module has memory of its own."""
+
+
+PLAIN, SIMD = Variant(""), Variant("_simd", ("-msimd128",))
+
+
+def with_threads(data_bytes: int) -> Variant:
+    """SIMD and threads: workers are instances of the module with the same memory, of fixed size."""
+    flags = ("-matomics", "-mbulk-memory")
+    pages = -(-(data_bytes + STACK_BYTES) // PAGE)
+    memory = (f"-Wl,--initial-memory={pages * PAGE}", f"-Wl,--max-memory={pages * PAGE}")
+    # The C library needs these flags, too.
+    link = (*flags, "-Wl,--shared-memory", "-Wl,--import-memory", *memory)
+    return Variant("_threads", (*SIMD.flags, *flags), link, pages)
+
 
 _LINK = (
     *("-O2", "-mexec-model=reactor", "-Wl,--strip-all"),
@@ -41,9 +69,9 @@ def compilers() -> Iterator[Compiler]:
 
 
 def compile_modules(
-    files: Files, sources: Sequence[str], flags: Sequence[str], variants: Sequence[Sequence[str]]
+    files: Files, sources: Sequence[str], flags: Sequence[str], variants: Sequence[Variant]
 ) -> list[bytes]:
-    """A module for each variant of flags, without imports; BackendError if no compiler works."""
+    """A module for each variant, without functions to import; BackendError if none compiles."""
     tried = []
     for compiler in compilers():
         with TemporaryDirectory(prefix="popgraph-wasm-") as name:
@@ -59,8 +87,8 @@ def compile_modules(
     raise BackendError(
         "no compiler for WebAssembly works" + "".join(f"\n  {one}" for one in tried),
         "--package npm",
-        "run `pip install ziglang`, or install clang with lld, WASI's C library and compiler-rt "
-        "(Debian: clang lld wasi-libc libclang-rt-dev-wasm32)",
+        "run `pip install ziglang`; for programs without threads, clang with lld, WASI's C library "
+        "and compiler-rt will do (Debian: clang lld wasi-libc libclang-rt-dev-wasm32)",
     )
 
 
@@ -69,18 +97,19 @@ def _build(
     folder: Path,
     sources: Sequence[str],
     flags: Sequence[str],
-    variant: Sequence[str],
+    variant: Variant,
 ) -> Result:
     """Compiles and links one module; the output of a good result is its file name."""
-    end, objects = "-".join(["", *variant]), []
+    objects = list[str]()
     for source in sources:
-        objects.append(str(folder / f"{source}{end}.o"))
+        objects.append(str(folder / f"{source}{variant.name}.o"))
         path = str(folder / source)
-        result = compiler.run([*flags, *variant, "-c", path, "-o", objects[-1]])
+        result = compiler.run([*flags, *variant.flags, "-c", path, "-o", objects[-1]])
         if not result.good:
             return result
-    # Without the variant's flags: zig builds its C library once, not once per variant.
+    # Without the compiler's flags: zig builds its C library once, not once per variant.
     stack = [] if "cc" in compiler.command else [_STACK_FIRST]
-    module = str(folder / f"module{end}.wasm")
-    result = compiler.run([*_LINK, *stack, *objects, "-o", module])
-    return Result(result.good, f"module{end}.wasm", result.reason)
+    module = f"module{variant.name}.wasm"
+    command = [*_LINK, *stack, *variant.link, *objects, "-o", str(folder / module)]
+    result = compiler.run(command)
+    return Result(result.good, module, result.reason)

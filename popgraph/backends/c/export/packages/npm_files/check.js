@@ -44,9 +44,14 @@ function distance(tensor, found, wanted) {
 }
 
 let good = true;
-for (const simd of [false, true]) {
+const kinds = [
+  ["", { simd: false, threads: 1 }],
+  [" with SIMD", { simd: true, threads: 1 }],
+  [" with threads", { threads: description.model.threads }],
+];
+for (const [kind, options] of description.model.threads > 1 ? kinds : kinds.slice(0, 2)) {
   for (const check of checks) {
-    const model = await load({ simd });
+    const model = await load(options);
     const { inputs, outputs } = description.model.functions[check.function];
     const given = decoded(inputs, check.inputs);
     const wanted = decoded(outputs, check.outputs);
@@ -58,9 +63,10 @@ for (const simd of [false, true]) {
       const apart = distance(tensor, found[tensor.name], wanted[tensor.name]);
       const far = !(apart <= check.tolerances[at]);
       good &&= !far;
-      const where = `${check.function}${simd ? " with SIMD" : ""}, ${tensor.name}`;
+      const where = `${check.function}${kind}, ${tensor.name}`;
       console.log(`${where}: ${apart} of the largest apart${far ? ": too far" : ""}`);
     });
+    model.close();
   }
 }
 console.log(good ? "good" : "BAD");

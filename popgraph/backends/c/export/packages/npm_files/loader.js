@@ -1,5 +1,5 @@
 /*
- * Loads MODEL, which is described above, in browsers and in Node. Each loaded model is an instance
+ * Loads the model that MODEL and FILES describe, in browsers and in Node. Each model is an instance
  * of the module with memory of its own, which never grows, so that views of it stay valid.
  */
 
@@ -55,17 +55,20 @@ function once(url, make) {
 /* What the model is, for tools: its functions with names, types and shapes. */
 export const description = { model: MODEL, arrays: ARRAYS };
 
+/* Whether threads can share memory here: pages need headers for it, see the README. */
+const canShare = typeof SharedArrayBuffer === "function" && (isNode || globalThis.crossOriginIsolated);
+
 export async function load(options = {}) {
   const simd = options.simd ?? WebAssembly.validate(VECTOR);
-  const own = {
-    module: new URL("./NAME.wasm", import.meta.url),
-    simd: new URL("./NAME_simd.wasm", import.meta.url),
-    weights: new URL("./NAME_weights.bin", import.meta.url),
-  };
+  const threads = options.threads ?? (simd && canShare ? MODEL.threads : 1);
+  checkThreads(threads, simd);
   const at = (key) =>
-    options.base === undefined ? own[key] : new URL(own[key].pathname.split("/").pop(), options.base);
+    options.base === undefined
+      ? FILES[key]
+      : new URL(FILES[key].pathname.split("/").pop(), options.base);
+  const kind = threads > 1 ? "threads" : simd ? "simd" : "plain";
   const [module, weights] = await Promise.all([
-    once(at(simd ? "simd" : "module"), (bytes) => WebAssembly.compile(bytes)),
+    once(at(kind), (bytes) => WebAssembly.compile(bytes)),
     MODEL.weights ? once(at("weights"), (bytes) => bytes) : new Uint8Array(0),
   ]);
   if (weights.length !== MODEL.weights) {
@@ -74,21 +77,47 @@ export async function load(options = {}) {
         "it belongs to another export",
     );
   }
-  const instance = await WebAssembly.instantiate(module, {});
-  instance.exports._initialize();
-  return new Network(instance.exports, weights, simd);
+  const memory = threads > 1
+    ? new WebAssembly.Memory({ initial: MODEL.pages, maximum: MODEL.pages, shared: true })
+    : undefined;
+  const { exports } = await WebAssembly.instantiate(module, memory ? { env: { memory } } : {});
+  exports._initialize();
+  const workers = memory ? await startedWorkers(module, memory, threads) : [];
+  return new Network(exports, memory ?? exports.memory, weights, simd, workers);
+}
+
+function checkThreads(threads, simd) {
+  if (!Number.isInteger(threads) || threads < 1 || threads > MODEL.threads) {
+    throw new RangeError(
+      `${MODEL.name}: threads must be an integer from 1 to ${MODEL.threads}, not ${threads}: ` +
+        "`popgraph export --threads` sets the largest number",
+    );
+  }
+  if (threads > 1 && !simd) throw new Error(`${MODEL.name}: threads need SIMD`);
+  if (threads > 1 && !canShare) {
+    throw new Error(
+      `${MODEL.name}: threads need a page that is cross-origin isolated: serve it with the ` +
+        "headers Cross-Origin-Opener-Policy: same-origin and " +
+        "Cross-Origin-Embedder-Policy: require-corp",
+    );
+  }
 }
 
 class Network {
   #exports;
+  #memory;
   #sizes;
   #arrays = {};
+  #workers;
 
-  constructor(exports, weights, simd) {
+  constructor(exports, memory, weights, simd, workers) {
     this.#exports = exports;
+    this.#memory = memory;
+    this.#workers = workers;
     this.simd = simd;
+    this.threads = workers.length + 1;
     let number = 0;
-    const next = (type, count) => new type(exports.memory.buffer, exports.address(number++), count);
+    const next = (type, count) => new type(memory.buffer, exports.address(number++), count);
     next(Uint8Array, weights.length).set(weights);
     if (MODEL.sizes.length) this.#sizes = next(BigInt64Array, MODEL.sizes.length);
     const view = (tensor) =>
@@ -113,6 +142,12 @@ class Network {
     );
   }
 
+  close() {
+    this.#workers.forEach((worker) => worker.terminate());
+    this.#workers = [];
+    this.#exports = undefined;
+  }
+
   reset() {
     if (this.#exports.start()) throw new Error(`${MODEL.name}: memory is not aligned`);
   }
@@ -126,7 +161,7 @@ class Network {
     }
     const tensor = MODEL.variables[at];
     const count = product(tensor.shape) * (isComplex(tensor) ? 2 : 1);
-    return new (arrayOf(tensor))(this.#exports.memory.buffer, this.#exports.variable(at), count);
+    return new (arrayOf(tensor))(this.#memory.buffer, this.#exports.variable(at), count);
   }
 
   save() {
@@ -196,6 +231,7 @@ class Network {
 
   /* The variables as bytes in the module's memory. */
   #state() {
+    if (!this.#exports) throw new Error(`${MODEL.name}: the model is closed`);
     if (!MODEL.variables.length) {
       throw new Error(`${MODEL.name} has no state: it keeps nothing between two calls`);
     }
@@ -207,15 +243,17 @@ class Network {
 
   #call(verb, given, sizes) {
     const where = `${MODEL.name}.${verb}`;
+    if (!this.#exports) throw new Error(`${where}: the model is closed`);
     const { inputs, outputs } = MODEL.functions[verb];
     const arrays = this.#arrays[verb];
     const numbers = checkedSizes(where, sizes);
     checkNames(where, inputs, given);
-    inputs.forEach((tensor, at) => checkInput(where, tensor, given[tensor.name], numbers));
+    inputs.forEach((tensor) => checkInput(where, tensor, given[tensor.name], numbers));
     numbers.forEach((number, at) => { this.#sizes[at] = BigInt(number); });
     inputs.forEach((tensor, at) => {
       const value = given[tensor.name];
       if (isScalar(tensor)) arrays.inputs[at][0] = value;
+      else if (!tensor.axes) arrays.inputs[at].set(value);
       else for (const [to, from, count] of runs(tensor, numbers))
         arrays.inputs[at].set(value.subarray(from, from + count), to);
     });
@@ -224,9 +262,11 @@ class Network {
       throw new RangeError(`${where}: an index in the inputs is out of range`);
     }
     if (code) throw new Error(`${where}: failed with code ${code}`);
-    return Object.fromEntries(
-      outputs.map((tensor, at) => [tensor.name, taken(tensor, arrays.outputs[at], numbers)]),
-    );
+    const found = {};
+    outputs.forEach((tensor, at) => {
+      found[tensor.name] = taken(tensor, arrays.outputs[at], numbers);
+    });
+    return found;
   }
 }
 
@@ -308,22 +348,21 @@ function checkNames(where, inputs, given) {
 
 function checkInput(where, tensor, value, numbers) {
   const type = arrayOf(tensor);
-  const input = `${where}: input "${tensor.name}"`;
   if (isScalar(tensor)) {
     const wanted = type === BigInt64Array || type === BigUint64Array ? "bigint" : "number";
-    if (typeof value !== wanted) throw new TypeError(`${input} takes a ${wanted}`);
-    return;
+    if (typeof value === wanted) return;
+    throw new TypeError(`${where}: input "${tensor.name}" takes a ${wanted}`);
   }
   const shape = shapeOf(tensor, numbers);
   const count = product(shape) * (isComplex(tensor) ? 2 : 1);
+  // By name: the array may be of another frame or realm.
+  const isArray = ArrayBuffer.isView(value) && value[Symbol.toStringTag] === type.name;
+  if (isArray && value.length === count) return;
+  const input = `${where}: input "${tensor.name}"`;
   const wanted = `a ${type.name} of ${count} elements (${tensor.type}[${shape.join(", ")}])`;
-  if (Object.prototype.toString.call(value) !== `[object ${type.name}]`) {
-    const found = value?.constructor?.name ?? typeof value;
-    throw new TypeError(`${input} takes ${wanted}, not a value of type ${found}`);
-  }
-  if (value.length !== count) {
-    throw new RangeError(`${input} takes ${wanted}, not of ${value.length}`);
-  }
+  if (isArray) throw new RangeError(`${input} takes ${wanted}, not of ${value.length}`);
+  const found = value?.constructor?.name ?? typeof value;
+  throw new TypeError(`${input} takes ${wanted}, not a value of type ${found}`);
 }
 
 /* The shape of a tensor in a call. */
