@@ -157,6 +157,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "program": "base options structured",
         "graphcore": "base options optimizer_scalars optimizer_spec replication analysis",
         "onnx": "base options replication analysis graphcore",
+        "proofs": "graphcore structured",
         "pipeline": "base options outside onnx graphcore structured loops program",
         "quick": "options structured",
     },

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from popgraph.cli.options import Load
 from popgraph.cli.pager import show
+
+if TYPE_CHECKING:
+    from popgraph.support.laws import Proof
 
 ABOUT = """In the order in which they run. Each works at one level, or takes the model to the next
 one. Those with a star make programs faster or smaller; the others make them possible."""
@@ -16,6 +20,9 @@ one. Those with a star make programs faster or smaller; the others make them pos
 
 def command(
     markdown: Annotated[bool, typer.Option(help="Print the page docs/passes.md.")] = False,
+    proofs: Annotated[
+        bool, typer.Option(help="List the rewrites, and why each one keeps the meaning.")
+    ] = False,
     load: Load = None,
 ) -> None:
     """
@@ -24,12 +31,19 @@ def command(
     \b
     popgraph passes
     popgraph passes --load my_passes.py
+    popgraph passes --proofs
 
     Each pass works at one level, or lowers the model to the next one. Passes with a star make
     programs faster or smaller; the others are required. `popgraph opt -p PASS` runs one. Passes of
     installed extensions, or of --load, follow with their positions; `--pass` of print, run and
     others adds them to the pipeline.
+
+    --proofs lists the rewrites of the passes with their status (derived, proven, exhaustive, by
+    construction, approximate or unproven), and their laws or the reason.
     """
+    if proofs:
+        show(_proofs())
+        return
     from popgraph.cli.report import markdown_page
     from popgraph.ipu.map_to_tiles import MapToTiles
     from popgraph.passes.options import Options
@@ -48,6 +62,34 @@ def command(
     else:
         listed = {name for _, name, _ in rows}
         show(table([*rows, *(row for row in _from_outside() if row[1] not in listed)]))
+
+
+def _proofs() -> str:
+    """The rewrites by pass, and the number of each status."""
+    from popgraph.passes.proofs import stated
+    from popgraph.support.laws import STATUSES
+    from popgraph.support.tables import table
+
+    found = list(stated())
+    rows = [(one.where, one.name, one.status, _why(one.proof)) for one in found]
+    counts = Counter(one.status for one in found)
+    laws = {law for one in found for law in one.proof.laws}
+    total = ", ".join(f"{counts[status]} {status}" for status in STATUSES)
+    return f"{table(rows)}\n\n{len(found)} rewrites: {total}; {len(laws)} laws"
+
+
+def _why(proof: Proof) -> str:
+    """The laws in short, or the reason for the status."""
+    texts = [proof.reason] if proof.reason else []
+    if proof.laws:
+        first, *rest = proof.laws
+        more = f" and {len(rest)} more" if rest else ""
+        texts.append(f"{first}{more}")
+    open_types = sorted({name for law in proof.laws for name in law.unproven})
+    if open_types:
+        reasons = {reason for law in proof.laws for reason in law.unproven.values()}
+        texts.append(f"unproven in {', '.join(open_types)}: {'; '.join(sorted(reasons))}")
+    return "; ".join(texts)
 
 
 def _from_outside() -> list[tuple[str, str, str]]:

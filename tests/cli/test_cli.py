@@ -28,6 +28,7 @@ from popgraph.dialects.levels import LEVELS
 from popgraph.dialects.onnx import Initializer
 from popgraph.passes.pipeline import PASSES
 from popgraph.support.files import CONFIG, MODELS
+from popgraph.support.laws import STATUSES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MLP = str(EXAMPLES / "mlp.pgraph")
@@ -668,6 +669,16 @@ def test_passes_are_listed_in_their_order() -> None:
     assert "onnx -> graphcore" in lines[5]
     assert len(lines) == len(names) >= 15
     assert "hand-numbers*" in lines[-1].split()
+
+
+def test_rewrites_are_listed_with_their_proofs() -> None:
+    *rows, _, total = call("passes", "--proofs").stdout.splitlines()
+    statuses = [status for row in rows for status in STATUSES if f"  {status}  " in row]
+    assert len(statuses) == len(rows)
+    counts = ", ".join(f"{statuses.count(status)} {status}" for status in STATUSES)
+    assert total.startswith(f"{len(rows)} rewrites: {counts};")
+    (neutral,) = (row for row in rows if "DropNeutral" in row)
+    assert "derived" in neutral and "x + -0.0  ->  x" in neutral and "f64" in neutral
 
 
 def test_operators_of_each_level() -> None:

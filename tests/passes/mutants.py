@@ -18,12 +18,14 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
+from popgraph.dialects.graphcore.logic import PREDICATES
 from popgraph.dialects.program import ReturnOp, UpdateOp
 from popgraph.dialects.tile.affine import with_dims
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.program.pack_intervals import Interval
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.support.laws import GREATEST, LEAST
 from popgraph.support.shapes import prod
 from popgraph.testing import (
     Constant,
@@ -328,16 +330,19 @@ def gradient_for_pooled(original: Any) -> Any:
 def one_inside(original: Any) -> Any:
     def ends_of(value: Any) -> Any:
         ends = original(value)
-        return None if ends is None else (ends[0] + 1, ends[1] - 1)
+        if ends is None:
+            return None
+        return {LEAST: ends[LEAST] + 1, GREATEST: ends[GREATEST] - 1}
 
     return ends_of
 
 
 def operands_turned(original: Any) -> Any:
-    return {
+    turned = {
         name: lambda lhs, rhs, compare=compare: compare(rhs, lhs)
-        for name, compare in original.items()
+        for name, compare in PREDICATES.items()
     }
+    return original | turned
 
 
 def far_more(original: Any) -> Any:
@@ -1228,14 +1233,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "canonicalize",
         "ranges of integer types are one too small",
-        f"{PASSES}.graphcore.canonicalize.arithmetic:ends_of",
+        f"{PASSES}.graphcore.canonicalize.by_law:ends_of",
         one_inside,
         shows_in=clamps,
     ),
     Mutant(
         "canonicalize",
         "comparisons ignore the side of the constant",
-        f"{PASSES}.graphcore.canonicalize.arithmetic:PREDICATES",
+        f"{PASSES}.graphcore.canonicalize.by_law:KNOWN",
         operands_turned,
         shows_in=clamps,
     ),

@@ -19,10 +19,65 @@ from xdsl.ir.affine import (
 )
 
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
+from popgraph.support import index_laws
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import Shape
 
 remembered = lru_cache(maxsize=1 << 12)
 """Cache for pure functions: maps and types are immutable and repeat across operations."""
+
+
+COMPOSED = Rewrite(
+    "compose index maps", "outer(inner(d))  ->  one map of d", Proof(index_laws.COMPOSITION)
+)
+DROP_UNIT_DIM = Rewrite(
+    "drop a dimension of size 1", "d  ->  0, given a size of 1", Proof(index_laws.UNIT)
+)
+SPLIT_MULTIPLES = Rewrite(
+    "take multiples out of a division",
+    "(b * q + r) // b  ->  q + r // b",
+    Proof(index_laws.MULTIPLES),
+)
+FOLD_QUOTIENT = Rewrite(
+    "fold a constant quotient",
+    "r // b  ->  low // b, given low <= r <= high with equal quotients",
+    Proof(index_laws.CONSTANT_QUOTIENT),
+)
+CANCEL_FACTOR = Rewrite(
+    "cancel a common factor", "(c * i) // (c * b)  ->  i // b", Proof(index_laws.SCALED)
+)
+DROP_LOW_DIGITS = Rewrite(
+    "drop low digits",
+    "(c * i + low) // (c * b)  ->  i // b, given 0 <= low < c",
+    Proof(index_laws.LOW_DIGITS),
+)
+MERGE_DIGITS = Rewrite(
+    "merge quotient and remainder",
+    "c * b * (i // b) + c * (i % b)  ->  c * i",
+    Proof(index_laws.MERGED_DIGITS),
+)
+ROUND_UP = Rewrite(
+    "round a quotient up by rounding down",
+    "i ceildiv b  ->  (i + (b - 1)) // b",
+    Proof(index_laws.ROUNDED_UP),
+)
+BOUND = Rewrite(
+    "bound an index map",
+    "low <= r <= high  ->  low // b <= r // b <= high // b",
+    Proof(index_laws.BOUNDS),
+)
+REWRITES = (
+    COMPOSED,
+    DROP_UNIT_DIM,
+    SPLIT_MULTIPLES,
+    FOLD_QUOTIENT,
+    CANCEL_FACTOR,
+    DROP_LOW_DIGITS,
+    MERGE_DIGITS,
+    ROUND_UP,
+    BOUND,
+)
+"""The rules by which `linear` simplifies index maps."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +171,7 @@ def _atom_bounds(atom: AffineExpr, sizes: Sequence[int]) -> tuple[int, int]:
         return 0, max(0, sizes[atom.position] - 1)
     assert isinstance(atom, AffineBinaryOpExpr) and isinstance(atom.rhs, AffineConstantExpr)
     by = atom.rhs.value
+    BOUND.fires()
     low, high = linear(atom.lhs, sizes).bounds(sizes)
     if atom.kind == AffineBinaryOpKind.FloorDiv:
         return low // by, high // by
@@ -129,6 +185,7 @@ def linear(expression: AffineExpr, sizes: Sequence[int]) -> Linear:
             return Linear(expression.value)
         case AffineDimExpr():
             if sizes[expression.position] == 1:
+                DROP_UNIT_DIM.fires()
                 return Linear()
             return Linear(0, {expression: 1})
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
@@ -143,6 +200,7 @@ def linear(expression: AffineExpr, sizes: Sequence[int]) -> Linear:
             inner = linear(expression.lhs, sizes)
             by = expression.rhs.value
             if expression.kind == AffineBinaryOpKind.CeilDiv:
+                ROUND_UP.fires()
                 inner = inner + Linear(by - 1)
                 return _divided(AffineBinaryOpKind.FloorDiv, inner, by, sizes)
             return _divided(expression.kind, inner, by, sizes)
@@ -163,15 +221,20 @@ def _divided(kind: AffineBinaryOpKind, value: Linear, by: int, sizes: Sequence[i
         value.constant % by,
         {atom: factor for atom, factor in value.terms.items() if factor % by},
     )
+    if whole.terms:
+        SPLIT_MULTIPLES.fires()
     low, high = rest.bounds(sizes)
     quotient = kind == AffineBinaryOpKind.FloorDiv
     if low // by == high // by:
+        FOLD_QUOTIENT.fires()
         return whole + Linear(low // by) if quotient else rest + Linear(-(low // by) * by)
     split = _scaled_atom(rest, by)
     if split is not None:
+        CANCEL_FACTOR.fires()
         return whole + split if quotient else _remainder(rest, split, by)
     shorter = _without_low_digits(kind, rest, by, sizes)
     if shorter is not None:
+        DROP_LOW_DIGITS.fires()
         return whole + shorter if quotient else shorter
     atom = AffineBinaryOpExpr(kind, rest.expression(), AffineConstantExpr(by))
     return whole + Linear(0, {atom: 1}) if quotient else Linear(0, {atom: 1})
@@ -237,6 +300,7 @@ def _merged_digits(value: Linear) -> Linear:
         assert isinstance(atom.rhs, AffineConstantExpr)
         upper = AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, atom.lhs, atom.rhs)
         if value.terms.get(upper) == factor * atom.rhs.value:
+            MERGE_DIGITS.fires()
             rest = {key: old for key, old in value.terms.items() if key not in (atom, upper)}
             digits = _as_linear(atom.lhs).scaled(factor)
             return _merged_digits(Linear(value.constant, rest) + digits)
@@ -274,6 +338,7 @@ def permutation(order: Sequence[int]) -> AffineMap:
 
 def composed(outer: AffineMap, inner: AffineMap, sizes: Shape) -> AffineMap:
     """`outer(inner(d))`, simplified for a domain of these sizes."""
+    COMPOSED.fires()
     return simplified(with_dims(outer, inner.results, inner.num_dims), sizes)
 
 

@@ -23,6 +23,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.whole_sums import AnyContraction, IntegerSums, summed_axes
+from popgraph.support.laws import Law, Proof, function, variable
 
 EXACT = 1 << 24
 """An f32 represents all integers up to 2^24."""
@@ -30,6 +31,29 @@ MOST_PARTS = 16
 """Maximum number of parts of a sum; sums that need more are computed in integers."""
 STRIP = 16
 """Granularity of parts in terms: one AVX-512 vector of f32."""
+
+
+A, B = map(variable, ("a", "b"))
+
+
+def _exact(name: str) -> Law:
+    """A sum or product of bytes; larger numbers follow from `EXACT`."""
+    numbers = (function(name, *(function(f"cast {to}", x) for x in (A, B))) for to in WIDE)
+    floats, integers = numbers
+    return Law(function("cast i32", floats), integers, types=frozenset({"i8", "u8"}))
+
+
+WIDE = ("f32", "i32")
+EXACT_SUMS = (
+    *map(_exact, ("add", "mul")),
+    Law(
+        function("cast i32", function("cast f32", A)),
+        A,
+        given=function("small", A),
+        types=frozenset({"i32"}),
+    ),
+)
+"""Floats of integers up to 2^24 are exact, so that their sums are rounded to themselves."""
 
 
 class SumInFloats(Rule[AnyContraction]):
@@ -41,6 +65,7 @@ class SumInFloats(Rule[AnyContraction]):
     """
 
     ROOTS = (MatMulOp, ConvOp)
+    PROOF = Proof(EXACT_SUMS)
 
     def __init__(self, weights: WeightStore) -> None:
         super().__init__(weights)

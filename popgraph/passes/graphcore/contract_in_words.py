@@ -51,9 +51,15 @@ from popgraph.passes.graphcore.whole_sums import (
     summed_axes,
 )
 from popgraph.passes.options import Options
+from popgraph.support.index_laws import ROW_MAJOR, index_law
+from popgraph.support.laws import Proof, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 from popgraph.support.words import NIBBLE, NIBBLES, WORD, WORDS, WordFormat
+
+A, B, Z, Q, U = map(variable, ("a", "b", "z", "q", "u"))
+SHIFTED = (index_law((Q - Z * U) + (A - Z) * B, (Q + A * B) - Z * (U + B)),)
+"""One more term of the sums q of a * b, and u of b. It holds modulo 2^32, too: a ring."""
 
 
 class SumInWords(Rule[AnyContraction]):
@@ -67,6 +73,7 @@ class SumInWords(Rule[AnyContraction]):
     """
 
     ROOTS = (MatMulOp, ConvOp)
+    PROOF = Proof((*ROW_MAJOR, *SHIFTED))
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
@@ -173,6 +180,7 @@ class SumHalvesInWords(Rule[AnyProduct]):
     """
 
     ROOTS = (MatMulOp, ConvOp, ConvInputGradOp, ConvWeightGradOp)
+    PROOF = Proof(ROW_MAJOR, approximate="pairs of products are added before the sum")
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)

@@ -33,6 +33,8 @@ from popgraph.passes.graphcore.whole_sums import AnyContraction, pays, summed_ax
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.casts import cast
+from popgraph.support.index_laws import index_law
+from popgraph.support.laws import Proof, function, real_law, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 from popgraph.support.words import WORD, WORDS
@@ -93,6 +95,21 @@ def _ends(whole: SSAValue, weights: WeightStore) -> tuple[int, int]:
     return kind.min, kind.max
 
 
+X, Y, S, T, M, B, Q = map(variable, ("x", "y", "s", "t", "m", "b", "q"))
+R, Z, LOW = map(variable, ("r", "z", "low"))
+SCALED_SUMS = (real_law(Q * (S * T) + (X * S) * (Y * T), (Q + X * Y) * (S * T)),)
+"""One more term of a sum q of products, with both scales."""
+DIVIDED_BEFORE = (real_law((X * M + B) / S, X * (M / S) + B / S, given=function("ne", S, 0)),)
+CLIPPED = (
+    index_law(
+        function("max", R + Z, LOW),
+        function("max", 0 + Z, LOW),
+        given=function("le", R, 0) & function("le", Z, LOW),
+    ),
+)
+"""A rounded quotient r of a negative x, with the zero point z and the lower bound."""
+
+
 class ContractIntegers(Rule[AnyContraction]):
     """
     y = mat_mul (a * s), (b * t)  ->  y = cast f32 (mat_mul a, b) * (s * t)
@@ -102,6 +119,9 @@ class ContractIntegers(Rule[AnyContraction]):
     """
 
     ROOTS = (MatMulOp, ConvOp)
+    PROOF = Proof(
+        SCALED_SUMS, approximate="the scales are multiplied once, after exact integer sums"
+    )
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
@@ -159,6 +179,10 @@ class ScaleBeforeRounding(Rule[QuantizeOp]):
     """
 
     ROOTS = (QuantizeOp,)
+    PROOF = Proof(
+        DIVIDED_BEFORE,
+        approximate="factors are divided by the scale before the sums are multiplied",
+    )
 
     def rewrite(self, op: QuantizeOp) -> Operand | None:
         divisor = computed_array(op.scale, self.weights)
@@ -191,6 +215,7 @@ class RectifyByClipping(Rule[QuantizeOp]):
     """
 
     ROOTS = (QuantizeOp,)
+    PROOF = Proof(CLIPPED)
 
     def rewrite(self, op: QuantizeOp) -> Operand | None:
         rectified = op.x.owner

@@ -12,6 +12,7 @@ from popgraph.dialects.graphcore.outside import OUTSIDE
 from popgraph.passes.analysis.graph import expanded
 from popgraph.passes.base import Compilation, Pass
 from popgraph.support.errors import PassError
+from popgraph.support.laws import FIRED, Proof
 
 
 def composite_names() -> set[str]:
@@ -19,6 +20,24 @@ def composite_names() -> set[str]:
     return {
         op.name.removeprefix("graphcore.")
         for op in (*GRAPHCORE.operations, *OUTSIDE.values())
+        if issubclass(op, Composite)
+    }
+
+
+EXACT = {
+    "detach": Proof(construction="the expansion is the operand"),
+    "dequantize": Proof(exhaustive="all x of at most 16 bits; some scales and zero points"),
+    "quantize": Proof(exhaustive="all x of f16 and bf16; some scales, zero points and types"),
+}
+"""Composites whose expansion has the same bits as their meaning."""
+ROUNDED = Proof(approximate="the smaller operations round one by one, the meaning once")
+
+
+def expansions() -> dict[str, Proof]:
+    """The proof of the expansion of each composite of the dialect."""
+    return {
+        op.name.removeprefix("graphcore."): EXACT.get(op.name.removeprefix("graphcore."), ROUNDED)
+        for op in GRAPHCORE.operations
         if issubclass(op, Composite)
     }
 
@@ -45,6 +64,7 @@ class Expand(Pass):
         while found := [op for op in module.walk() if self._is_wanted(op)]:
             for op in found:
                 assert isinstance(op, Composite)
+                FIRED[f"expand {op.title}"] += 1
                 expanded(op)
 
     def _is_wanted(self, op: object) -> bool:

@@ -28,11 +28,19 @@ from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, constant
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
 
 LITERAL = (Elementwise, Movement, Quantization)
 """Operations on literals whose results `computed_array` evaluates, whatever their size."""
+
+
+FOLD = Rewrite(
+    "fold literals",
+    "y = f(literals)  ->  y = literal",
+    Proof(construction="the literal is computed by `evaluate`, the meaning of the operation"),
+)
 
 
 def is_literal(value: SSAValue) -> bool:
@@ -105,6 +113,7 @@ def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
             raise error
     with np.errstate(all="ignore"):
         arrays = op.evaluate(*(array for array in operands if array is not None))
+    FOLD.fires()
     made: dict[SSAValue, SSAValue] = {}
     for result, array in zip(op.results, arrays, strict=True):
         with ImplicitBuilder(Builder(InsertPoint.before(op))):

@@ -12,6 +12,8 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.options import Options
+from popgraph.support.index_laws import ROW_MAJOR
+from popgraph.support.laws import Proof
 from popgraph.support.tuning import Tuning
 
 WINDOW = (3, 3)
@@ -28,6 +30,7 @@ class SumOverDepth(Rule[ConvOp]):
     """
 
     ROOTS = (ConvOp,)
+    PROOF = Proof(ROW_MAJOR, approximate="terms of a sum are added in another order")
 
     def __init__(self, weights: WeightStore, tuning: Tuning) -> None:
         super().__init__(weights)

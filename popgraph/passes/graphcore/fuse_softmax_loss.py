@@ -24,6 +24,15 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of, tensor_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.support.laws import Proof, function, real_law, variable
+
+P, D = map(variable, ("p", "d"))
+CROSS_ENTROPY = (
+    real_law(P * (-(D / P)), -D, given=function("ne", P, 0)),
+    real_law(P * (-(D / P) - (-D)), (P - 1) * D, given=function("ne", P, 0)),
+    real_law(P * (0 - (-D)), (P - 0) * D),
+)
+"""The sum over classes, which only the label adds to; the gradient at the label, and elsewhere."""
 
 
 class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
@@ -39,6 +48,7 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
     """
 
     ROOTS = (SoftmaxGradOp, LogSoftmaxGradOp)
+    PROOF = Proof(CROSS_ENTROPY, approximate="one product instead of a sum over classes")
 
     def rewrite(self, op: SoftmaxGradOp | LogSoftmaxGradOp) -> Operand | None:
         loss = self._loss(op)

@@ -14,6 +14,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
+from popgraph.support.laws import Proof
 
 _NEIGHBOURS = 8
 """Number of floats that are tested on either side of each midpoint between two integers."""
@@ -91,6 +92,7 @@ class MultiplyByHalves(Rule[QuantizeOp]):
     """
 
     ROOTS = (QuantizeOp,)
+    PROOF = Proof(unproven="the pass compares both formulas around every midpoint of each literal")
 
     def rewrite(self, op: QuantizeOp) -> Operand | None:
         scale, zero = self.array(op.scale), self.array(op.zero)

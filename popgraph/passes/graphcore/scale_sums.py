@@ -34,6 +34,7 @@ from popgraph.passes.graphcore.intervals import Interval, Intervals
 from popgraph.passes.graphcore.pack_words import packed
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
+from popgraph.support.laws import Proof, real_law, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 from popgraph.support.words import NIBBLE, NIBBLES_A_WORD
@@ -82,6 +83,11 @@ class Scaled:
         return moved(in_type(value, i8), self.movements)
 
 
+X, W, C, M, Q, U = map(variable, ("x", "w", "c", "m", "q", "u"))
+BLOCKS = (real_law((Q * C - U * M) + X * (W * C - M), (Q + X * W) * C - (U + X) * M),)
+"""One more term of the sums of a block: q of x * w, and u of x."""
+
+
 class ScaleAfterwards(Rule[MatMulOp]):
     """
     y = mat_mul x, (w * s)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s).
@@ -94,6 +100,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
     """
 
     ROOTS = (MatMulOp,)
+    PROOF = Proof(BLOCKS, approximate="each block is scaled after its sum")
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)

@@ -16,6 +16,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.options import Options
+from popgraph.support.laws import Proof, real_law, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
 
@@ -95,6 +96,10 @@ class Axis:
             found[at : at + 1] = [low, high]
 
 
+S, W = map(variable, ("s", "w"))
+PADDING = (real_law(S + 0 * W, S),)
+
+
 class SumElements(Rule[ConvOp]):
     """
     y = conv x, w  ->  y = concat (conv part of x, part of w) ...
@@ -105,6 +110,7 @@ class SumElements(Rule[ConvOp]):
     """
 
     ROOTS = (ConvOp,)
+    PROOF = Proof(PADDING, approximate="sums of fewer terms may be added in another order")
 
     def __init__(self, weights: WeightStore, tuning: Tuning) -> None:
         super().__init__(weights)

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import ml_dtypes
-import numpy as np
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.graphcore import (
-    AddOp,
-    BroadcastOp,
-    CastOp,
-    CompareOp,
-    DivOp,
-    Elementwise,
-    MaxOp,
-    MinOp,
-    MulOp,
-    NegOp,
-    NotOp,
-    PowOp,
-    ReluOp,
-    SubOp,
-    WhereOp,
-)
+from popgraph.dialects.graphcore import BroadcastOp, CastOp, Elementwise
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
-from popgraph.dialects.graphcore.logic import ORDERS, PREDICATES
+from popgraph.dialects.graphcore.logic import ORDERS
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.graphcore.canonicalize.by_law import ByLaw, roots
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
 from popgraph.passes.graphcore.intervals import Intervals, range_of
 from popgraph.support import shapes
-from popgraph.support.arrays import Array
+from popgraph.support.dtypes import BY_NAME
+from popgraph.support.index_laws import BROADCAST
+from popgraph.support.laws import (
+    EXHAUSTIVE_BITS,
+    GREATEST,
+    LEAST,
+    Law,
+    Proof,
+    Term,
+    function,
+    literal,
+    variable,
+)
+
+X, Y, CONDITION = map(variable, ("x", "y", "c"))
+A, B, C = map(literal, ("a", "b", "c"))
+INTEGERS = frozenset({"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"})
+FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
+LIBRARY = "the solver has no power function; all other types are checked"
 
 
-def in_shape_of(value: Operand, op: Elementwise) -> Operand:
-    """`value`, broadcast to the shape of the result of `op`."""
-    shape = shape_of(op.result)
-    return value if shape_of(value) == shape else BroadcastOp(value, shape=shape)
-
-
-class DropNeutral(Rule[Elementwise]):
+class DropNeutral(ByLaw):
     """
     x + -0, x - 0, x * 1, x / 1, x ^ 1  ->  x
 
@@ -46,30 +41,55 @@ class DropNeutral(Rule[Elementwise]):
     Integers have one zero.
     """
 
-    ROOTS = (AddOp, SubOp, MulOp, DivOp, PowOp)
+    LAWS = (
+        Law(X + -0.0, X),
+        Law(-0.0 + X, X),
+        Law(X - 0.0, X),
+        Law(X * 1, X),
+        Law(1 * X, X),
+        Law(X / 1, X),
+        Law(X**1, X, unproven={"f32": LIBRARY, "f64": LIBRARY}),
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS)
 
-    def rewrite(self, op: Elementwise) -> Operand | None:
-        lhs, rhs = op.operands
-        neutral = -0.0 if isinstance(op, AddOp) else 0.0 if isinstance(op, SubOp) else 1.0
-        if self.is_all(rhs, neutral):
-            return in_shape_of(lhs, op)
-        if isinstance(op, AddOp | MulOp) and self.is_all(lhs, neutral):
-            return in_shape_of(rhs, op)
-        return None
 
-
-class DropPair(Rule[Elementwise]):
+class DropPair(ByLaw):
     """
     -(-x)  ->  x;  not not x  ->  x;  relu(relu(x))  ->  relu(x)
     """
 
-    ROOTS = (NegOp, NotOp, ReluOp)
+    LAWS = (
+        Law(function("neg", function("neg", X)), X),
+        Law(function("not", function("not", X)), X),
+        Law(function("relu", function("relu", X)), function("relu", X)),
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS)
 
-    def rewrite(self, op: Elementwise) -> Operand | None:
-        inner = op.operands[0].owner
-        if type(inner) is not type(op):
-            return None
-        return inner.operands[0] if isinstance(inner, NegOp | NotOp) else inner.results[0]
+
+def _round_trip(source: str, narrow: str, wide: str) -> Law:
+    """The outer cast reads the same number, if the narrow type holds it."""
+    step = function(f"cast {wide}", function(f"cast {narrow}", X))
+    given = function(f"fits {narrow}", X)
+    if source in FLOATS and wide in INTEGERS:
+        given = given & function(f"fits {wide}", X)
+    after = X if wide == source else function(f"cast {wide}", X)
+    return Law(step, after, given, types=frozenset({source}))
+
+
+ROUND_TRIPS = tuple(
+    _round_trip(source, narrow, wide)
+    for source in sorted(INTEGERS | FLOATS)
+    for narrow in sorted(INTEGERS)
+    for wide in sorted(INTEGERS | FLOATS)
+    if source != narrow and (wide == source or BY_NAME[source].bits <= EXHAUSTIVE_BITS)
+)
+"""
+The narrow type holds the same number: casts to the source's type return it.
+
+Other casts depend on the number alone. Sources of at most 16 bits are checked with all of them.
+"""
 
 
 class DropCast(Rule[CastOp]):
@@ -78,6 +98,7 @@ class DropCast(Rule[CastOp]):
     """
 
     ROOTS = (CastOp,)
+    PROOF = Proof(construction="cast returns its operand if it has the type")
 
     def rewrite(self, op: CastOp) -> Operand | None:
         return op.x if tensor_of(op.x) == tensor_of(op.result) else None
@@ -92,6 +113,7 @@ class DropRoundTrip(Rule[CastOp]):
     """
 
     ROOTS = (CastOp,)
+    PROOF = Proof(ROUND_TRIPS)
 
     def __init__(self, weights: WeightStore) -> None:
         super().__init__(weights)
@@ -119,127 +141,101 @@ def _is_kept(narrow: CastOp) -> bool:
     )
 
 
-class MultiplyByReciprocal(Rule[DivOp]):
+class MultiplyByReciprocal(ByLaw):
     """
     x / c  ->  x * (1 / c)
 
     Only when c holds powers of two with normal reciprocals: 1 / c and the product are then exact.
     """
 
-    ROOTS = (DivOp,)
-
-    def rewrite(self, op: DivOp) -> Operand | None:
-        divisor = self.array(op.rhs)
-        if divisor is None or not dtype_of(op.rhs).is_float or not _halves(divisor):
-            return None
-        return MulOp(op.lhs, self.literal(np.divide(1, divisor).astype(divisor.dtype)))
-
-
-def _halves(array: Array) -> bool:
-    """Whether all elements are powers of two, and neither they nor their reciprocals subnormal."""
-    if array.dtype.kind != "f" or array.size == 0:
-        return False
-    mantissa, exponent = np.frexp(array)
-    limit = -int(np.finfo(array.dtype).minexp) - 2
-    return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < limit))
+    LAWS = (
+        Law(
+            X / C,
+            X * (1 / C),
+            given=function("halves", C),
+            types=frozenset({"f16", "f32", "f64"}),
+        ),
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS)
 
 
-class MergeClamps(Rule[Elementwise]):
+class MergeClamps(ByLaw):
     """
     max(max(x, a), b)  ->  max(x, max(a, b)), and the same for min
 
     Only when a and b are constant and the inner result has no other use.
     """
 
-    ROOTS = (MaxOp, MinOp)
+    LAWS = tuple(
+        Law(function(end, function(end, X, A), B), function(end, X, function(end, A, B)))
+        for end in ("max", "min")
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS)
 
-    def rewrite(self, op: Elementwise) -> Operand | None:
-        inner, outer_limit = op.operands[0].owner, self.array(op.operands[1])
-        if type(inner) is not type(op) or outer_limit is None or not op.operands[0].has_one_use():
-            return None
-        inner_limit = self.array(inner.operands[1])
-        if inner_limit is None:
-            return None
-        larger = isinstance(op, MaxOp)
-        limit = np.asarray((np.maximum if larger else np.minimum)(inner_limit, outer_limit))
-        if shapes.broadcast(shape_of(inner.operands[0]), limit.shape) != shape_of(op.result):
-            return None
-        return (MaxOp if larger else MinOp)(inner.operands[0], self.literal(limit))
+    def pays(self, op: Elementwise) -> bool:
+        return op.operands[0].has_one_use()
 
 
-def ends_of(value: SSAValue) -> tuple[Array, Array] | None:
-    """The smallest and the largest number of an integer type; None for other types."""
-    dtype = dtype_of(value)
-    if not dtype.is_integer:
-        return None
-    ends = ml_dtypes.iinfo(dtype.numpy)
-    return np.array(ends.min, dtype.numpy), np.array(ends.max, dtype.numpy)
-
-
-class DropClamp(Rule[Elementwise]):
+class DropClamp(ByLaw):
     """
     max(x, least) -> x, max(x, greatest) -> greatest, and the same for min
 
     Only of integers, where least and greatest are the ends of the type.
     """
 
-    ROOTS = (MaxOp, MinOp)
-
-    def rewrite(self, op: Elementwise) -> Operand | None:
-        ends = ends_of(op.result)
-        if ends is None:
-            return None
-        loses, wins = ends if isinstance(op, MaxOp) else reversed(ends)
-        for value, other in (op.operands, reversed(op.operands)):
-            limit = self.array(value)
-            if limit is None:
-                continue
-            if np.all(limit == loses):
-                return in_shape_of(other, op)
-            if np.all(limit == wins):
-                return in_shape_of(value, op)
-        return None
+    LAWS = tuple(
+        Law(function(end, *operands), found, types=INTEGERS)
+        for end, loses, wins in (("max", LEAST, GREATEST), ("min", GREATEST, LEAST))
+        for operands, found in (
+            ((loses, X), X),
+            ((wins, X), wins),
+            ((X, loses), X),
+            ((X, wins), wins),
+        )
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS)
 
 
-class CompareBeyondEnds(Rule[CompareOp]):
+def _beyond(order: str, *, known_last: bool) -> Law:
+    """A comparison with a constant has the result of the least integer."""
+
+    def of(x: Term) -> Term:
+        return function(order, *((x, C) if known_last else (C, x)))
+
+    return Law(of(X), of(LEAST), given=of(LEAST).equals(of(GREATEST)), types=INTEGERS)
+
+
+class CompareBeyondEnds(ByLaw):
     """
     x < c  ->  false, x >= c  ->  true, and the like
 
     Only when c is constant and the result is the same for every integer of the type of x.
     """
 
-    ROOTS = (CompareOp,)
-
-    def rewrite(self, op: CompareOp) -> Operand | None:
-        ends = ends_of(op.lhs)
-        if ends is None or op.predicate.data not in ORDERS:
-            return None
-        compare = PREDICATES[op.predicate.data]
-        lhs, rhs = self.array(op.lhs), self.array(op.rhs)
-        if rhs is not None:
-            first, last = (np.asarray(compare(end, rhs)) for end in ends)
-        elif lhs is not None:
-            first, last = (np.asarray(compare(lhs, end)) for end in ends)
-        else:
-            return None
-        return in_shape_of(self.literal(first), op) if np.array_equal(first, last) else None
+    LAWS = tuple(
+        _beyond(order, known_last=last) for last in (True, False) for order in sorted(ORDERS)
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS)
 
 
-class ChooseKnown(Rule[WhereOp]):
+class ChooseKnown(ByLaw):
     """
     where(c, x, y)  ->  x or y;  where(c, x, x)  ->  x
 
     Only when all elements of the constant c are equal, or both values are the same.
     """
 
-    ROOTS = (WhereOp,)
-
-    def rewrite(self, op: WhereOp) -> Operand | None:
-        if op.lhs is op.rhs or self.is_all(op.condition, 1):
-            return in_shape_of(op.lhs, op)
-        if self.is_all(op.condition, 0):
-            return in_shape_of(op.rhs, op)
-        return None
+    LAWS = (
+        Law(function("where", CONDITION, X, X), X),
+        Law(function("where", 1, X, Y), X),
+        Law(function("where", 0, X, Y), Y),
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS)
 
 
 class DropOperandBroadcast(Rule[Elementwise]):
@@ -250,6 +246,7 @@ class DropOperandBroadcast(Rule[Elementwise]):
     """
 
     ROOTS = (Elementwise,)
+    PROOF = Proof(BROADCAST)
 
     def rewrite(self, op: Elementwise) -> Operand | None:
         for index, operand in enumerate(op.operands):

@@ -9,6 +9,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from popgraph.dialects.graphcore.control import CondOp
 from popgraph.dialects.program import ConstantOp
+from popgraph.passes.graphcore.canonicalize.arithmetic import ChooseKnown
 from popgraph.passes.graphcore.canonicalize.bodies import (
     BodyRule,
     CondDraft,
@@ -16,6 +17,7 @@ from popgraph.passes.graphcore.canonicalize.bodies import (
     inlined,
     literal_inside,
 )
+from popgraph.support.laws import Proof
 
 
 class ChooseBranch(BodyRule[CondOp]):
@@ -24,6 +26,7 @@ class ChooseBranch(BodyRule[CondOp]):
     """
 
     ROOTS = (CondOp,)
+    PROOF = Proof(ChooseKnown.LAWS)
 
     def values(self, op: CondOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         known = self.array(op.predicate)
@@ -42,6 +45,7 @@ class MoveConstantsIntoBranches(BodyRule[CondOp]):
     """
 
     ROOTS = (CondOp,)
+    PROOF = Proof(construction="the body reads the same literal")
 
     def values(self, op: CondOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         if not any(isinstance(value.owner, ConstantOp) for value in op.captured):
@@ -62,6 +66,7 @@ class MergeEqualCaptures(BodyRule[CondOp]):
     """
 
     ROOTS = (CondOp,)
+    PROOF = Proof(construction="both arguments are the same value")
 
     def values(self, op: CondOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         firsts = list(first_of_equals(op.captured))
@@ -85,6 +90,7 @@ class DropUnusedOfBranches(BodyRule[CondOp]):
     """
 
     ROOTS = (CondOp,)
+    PROOF = Proof(construction="nothing reads what is dropped")
 
     def values(self, op: CondOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         draft = CondDraft.of(op, rewriter)

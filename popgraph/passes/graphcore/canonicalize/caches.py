@@ -20,10 +20,17 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import Operand, integer, shape_of, tensor_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.index_laws import CONCATENATION
+from popgraph.support.laws import Proof, real_law, variable
 from popgraph.support.shapes import prod
 
 MovementOp: TypeAlias = TransposeOp | BroadcastOp | ReshapeOp
 MOVEMENTS = (TransposeOp, BroadcastOp, ReshapeOp)
+
+
+S, X, W, Q = map(variable, ("s", "x", "w", "q"))
+SPLIT_SUM = (real_law((S + X * W) + Q, S + (X * W + Q)),)
+"""Terms of a sum move to the sum of the rows after them."""
 
 
 class MultiplyParts(Rule[MatMulOp]):
@@ -37,6 +44,9 @@ class MultiplyParts(Rule[MatMulOp]):
     """
 
     ROOTS = (MatMulOp,)
+    PROOF = Proof(
+        (*CONCATENATION, *SPLIT_SUM), approximate="partial sums round on their own; columns do not"
+    )
 
     def rewrite(self, op: MatMulOp) -> Operand | None:
         rank = len(shape_of(op.rhs))

@@ -10,6 +10,7 @@ from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
 from popgraph.passes.graphcore.fold_constants import bytes_of
+from popgraph.support.laws import Proof
 
 DEPTH = 8
 """Operations of a chain; dequantization with minima has six."""
@@ -24,6 +25,7 @@ class GatherBeforeConversion(Rule[GatherOp]):
     """
 
     ROOTS = (GatherOp,)
+    PROOF = Proof(construction="a function of each row is applied to the rows that are looked up")
 
     def rewrite(self, op: GatherOp) -> Operand | None:
         if integer(op.axis) != 0 or isinstance(op.data.owner, ConstantOp):

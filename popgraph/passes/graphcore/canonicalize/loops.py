@@ -33,6 +33,22 @@ from popgraph.passes.graphcore.canonicalize.bodies import (
     literal_inside,
 )
 from popgraph.passes.graphcore.fold_constants import bytes_of
+from popgraph.support.index_laws import AT, UNIT, M, N, index_law
+from popgraph.support.laws import FALSE, TRUE, Law, Proof, function, variable
+
+X, COUNTER = map(variable, ("x", "c"))
+ALWAYS_TRUE = (Law(function("and", TRUE, X), X, types=frozenset({"bool"})),)
+_MANY = function("le", 0, AT) & function("le", 0, N)
+FEWER_TRIPS = (
+    index_law((AT < N) & (AT < M), function("min", N, function("max", 0, M)) > AT, given=_MANY),
+)
+"""Iteration i runs if it is below the trip count n and the limit m."""
+NO_TRIP = (index_law(AT < 0, FALSE, given=_MANY),)
+COUNTED = (
+    Law(0 + COUNTER, COUNTER, types=frozenset({"i64"})),
+    Law((X + COUNTER) + 1, (X + 1) + COUNTER, types=frozenset({"i64"})),
+)
+"""The first value of a counter c, and the step from iteration x to the next."""
 
 
 class CaptureUnchanged(BodyRule[LoopOp]):
@@ -43,6 +59,7 @@ class CaptureUnchanged(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(construction="each iteration passes the initial value on")
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         draft = LoopDraft.of(op, rewriter)
@@ -63,6 +80,7 @@ class MoveConstantsIn(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(construction="the body reads the same literal")
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         if not any(isinstance(value.owner, ConstantOp) for value in op.captured):
@@ -82,6 +100,7 @@ class MergeEqual(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(construction="both arguments are the same value")
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         if all(len(set(group)) == len(group) for group in (op.captured, op.scanned)):
@@ -110,6 +129,7 @@ class DropUnneeded(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(construction="no used result depends on what is dropped")
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         needed = _needed(op)
@@ -162,6 +182,7 @@ class HoistInvariants(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(construction="operations are pure, so each iteration computes the same value")
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         chosen = invariants(op.block, op.captured_arguments, _may_move)
@@ -202,6 +223,7 @@ class DropGo(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(ALWAYS_TRUE)
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         if op.go is None or op.yielded_go is None:
@@ -223,6 +245,7 @@ class DropLimit(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(FEWER_TRIPS)
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         limit = None if op.limit is None else self.array(op.limit)
@@ -241,6 +264,7 @@ class SkipLoop(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(NO_TRIP)
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         limit = None if op.limit is None else self.array(op.limit)
@@ -259,6 +283,7 @@ class InlineSingleTrip(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(UNIT)
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         if op.turns != 1 or op.ends_early:
@@ -285,6 +310,7 @@ class CountByIndex(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(COUNTED)
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         if op.reverse is not None or not any(value.type == NUMBER for value in op.carried):

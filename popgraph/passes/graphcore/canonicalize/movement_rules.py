@@ -26,7 +26,20 @@ from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_o
 from popgraph.dialects.graphcore.lookup import positions
 from popgraph.dialects.graphcore.runs import gathered_by_slices
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.index_laws import (
+    AT,
+    BROADCAST,
+    CONCATENATION,
+    ROW_MAJOR,
+    UNIT,
+    J,
+    index_law,
+    within,
+)
+from popgraph.support.laws import Law, Proof, number, variable
 from popgraph.support.shapes import Shape, prod
+
+X = variable("x")
 
 
 class DropReshape(Rule[ReshapeOp]):
@@ -35,6 +48,7 @@ class DropReshape(Rule[ReshapeOp]):
     """
 
     ROOTS = (ReshapeOp,)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: ReshapeOp) -> Operand | None:
         return op.x if shape_of(op.x) == shape_of(op.result) else None
@@ -46,6 +60,7 @@ class MergeReshapes(Rule[ReshapeOp]):
     """
 
     ROOTS = (ReshapeOp,)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: ReshapeOp) -> Operand | None:
         if not isinstance(op.x.owner, ReshapeOp):
@@ -59,6 +74,7 @@ class DropTranspose(Rule[TransposeOp]):
     """
 
     ROOTS = (TransposeOp,)
+    PROOF = Proof(construction="axes in their order: index i of the result is index i of x")
 
     def rewrite(self, op: TransposeOp) -> Operand | None:
         return op.x if list(op.perm) == sorted(op.perm) else None
@@ -70,6 +86,7 @@ class MergeTransposes(Rule[TransposeOp]):
     """
 
     ROOTS = (TransposeOp,)
+    PROOF = Proof(construction="axis k of the result is axis inner[outer[k]] of x")
 
     def rewrite(self, op: TransposeOp) -> Operand | None:
         inner = op.x.owner
@@ -86,6 +103,7 @@ class ReshapeUnits(Rule[TransposeOp]):
     """
 
     ROOTS = (TransposeOp,)
+    PROOF = Proof((*ROW_MAJOR, *UNIT))
 
     def rewrite(self, op: TransposeOp) -> Operand | None:
         shape = shape_of(op.x)
@@ -109,6 +127,7 @@ class SliceBeforeTranspose(Rule[SliceOp]):
     """
 
     ROOTS = (SliceOp,)
+    PROOF = Proof(construction="starts and steps are permuted with their axes")
 
     def rewrite(self, op: SliceOp) -> Operand | None:
         inner = op.x.owner
@@ -140,6 +159,7 @@ class DropBroadcast(Rule[BroadcastOp]):
     """
 
     ROOTS = (BroadcastOp,)
+    PROOF = Proof(BROADCAST)
 
     def rewrite(self, op: BroadcastOp) -> Operand | None:
         return op.x if shape_of(op.x) == shape_of(op.result) else None
@@ -151,6 +171,7 @@ class MergeBroadcasts(Rule[BroadcastOp]):
     """
 
     ROOTS = (BroadcastOp,)
+    PROOF = Proof(BROADCAST)
 
     def rewrite(self, op: BroadcastOp) -> Operand | None:
         if not isinstance(op.x.owner, BroadcastOp):
@@ -164,6 +185,7 @@ class DropSlice(Rule[SliceOp]):
     """
 
     ROOTS = (SliceOp,)
+    PROOF = Proof((index_law(0 + 1 * AT, AT), index_law(0 + J * AT, AT, within(AT, 1))))
 
     def rewrite(self, op: SliceOp) -> Operand | None:
         shape = shape_of(op.x)
@@ -182,6 +204,7 @@ class DropPad(Rule[PadOp]):
     """
 
     ROOTS = (PadOp,)
+    PROOF = Proof(construction="without padding, index i of the result is index i of x")
 
     def rewrite(self, op: PadOp) -> Operand | None:
         return None if any((*op.low, *op.high, *op.interior)) else op.x
@@ -193,6 +216,7 @@ class DropConcat(Rule[ConcatOp]):
     """
 
     ROOTS = (ConcatOp,)
+    PROOF = Proof(CONCATENATION)
 
     def rewrite(self, op: ConcatOp) -> Operand | None:
         filled = [x for x in op.operands if 0 not in shape_of(x)]
@@ -209,6 +233,7 @@ class ReshapeReduction(Rule[GraphcoreOp]):
     """
 
     ROOTS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
+    PROOF = Proof((*UNIT, Law(number(0.0) + X, X + 0.0), Law(number(1) * X, X)))
 
     def rewrite(self, op: GraphcoreOp) -> Operand | None:
         assert isinstance(op, self.ROOTS), "matched"
@@ -229,6 +254,7 @@ class SliceLookup(Rule[GatherOp]):
     """
 
     ROOTS = (GatherOp,)
+    PROOF = Proof(construction="indices with a constant step are those of a slice")
 
     def rewrite(self, op: GatherOp) -> Operand | None:
         indices, axis = self.array(op.indices), integer(op.axis)

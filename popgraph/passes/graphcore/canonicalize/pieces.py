@@ -11,7 +11,11 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.graphcore import AddOp, ConcatOp, PadOp
 from popgraph.dialects.graphcore.base import Operand, integer, shape_of
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.index_laws import CONCATENATION
+from popgraph.support.laws import Law, Proof, variable
 from popgraph.support.shapes import Shape
+
+X = variable("x")
 
 
 def _is_inner(value: SSAValue, kind: type[AddOp | ConcatOp]) -> bool:
@@ -161,6 +165,10 @@ class ConcatDisjointPieces(Rule[AddOp]):
     """
 
     ROOTS = (AddOp,)
+    PROOF = Proof(
+        (*CONCATENATION, Law(X + -0.0, X)),
+        approximate="a -0.0 that is added to padding stays -0.0",
+    )
 
     def rewrite(self, op: AddOp) -> Operand | None:
         return None if _is_inner(op.result, AddOp) else Tree(op).joined()
@@ -174,6 +182,7 @@ class MergeConcats(Rule[ConcatOp]):
     """
 
     ROOTS = (ConcatOp,)
+    PROOF = Proof(CONCATENATION)
 
     def rewrite(self, op: ConcatOp) -> Operand | None:
         if self._is_within_another(op):

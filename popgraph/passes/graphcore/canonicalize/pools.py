@@ -7,7 +7,24 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.dialects.graphcore import CompareOp, MaxPoolGradOp, MaxPoolOp, WhereOp
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.laws import Law, Proof, Term, function, variable
 from popgraph.support.shapes import prod
+
+X, LARGEST = map(variable, ("x", "largest"))
+
+
+def _is_nan(x: Term) -> Term:
+    return function("ne", x, x)
+
+
+CHOSEN = (
+    Law(
+        function("gt", X, 0),
+        function("gt", LARGEST, 0),
+        given=function("or", X.equals(LARGEST), _is_nan(X) & _is_nan(LARGEST)),
+    ),
+)
+"""The gradient goes to an element x that equals the maximum of its window, or is NaN as it is."""
 
 
 class MaskPooled(Rule[WhereOp]):
@@ -20,6 +37,7 @@ class MaskPooled(Rule[WhereOp]):
     """
 
     ROOTS = (WhereOp,)
+    PROOF = Proof(CHOSEN)
 
     def rewrite(self, op: WhereOp) -> Operand | None:
         mask, gradient = op.condition.owner, op.lhs.owner

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 import numpy as np
-from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore import (
@@ -20,8 +19,6 @@ from popgraph.dialects.graphcore import (
     MaxOp,
     MulOp,
     PadOp,
-    PowOp,
-    ReciprocalOp,
     ReduceMeanOp,
     ReduceSumOp,
     ReshapeOp,
@@ -30,8 +27,9 @@ from popgraph.dialects.graphcore import (
     SqrtOp,
     TransposeOp,
 )
-from popgraph.dialects.graphcore.base import Operand, shape_of, tensor_of
-from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.passes.graphcore.canonicalize.arithmetic import INTEGERS
+from popgraph.passes.graphcore.canonicalize.by_law import ByLaw, Match, roots
+from popgraph.support.laws import Law, Over, Proof, Term, function, real_law, variable
 
 MOST_SEEN = 64
 """Maximum number of operations visited to prove that a value is not negative."""
@@ -52,51 +50,34 @@ KEEPING = (
 )
 """Operations whose results have no sign bit if no operand has one."""
 
-Chain = Callable[[SSAValue], Operand]
-
-
-def cube(x: SSAValue) -> Operand:
-    return MulOp(MulOp(x, x), x)
-
-
-EVERYWHERE: Mapping[float, Chain] = {
-    -1.0: ReciprocalOp,
-    2.0: lambda x: MulOp(x, x),
-    3.0: cube,
-}
-"""Exponents whose chain equals the power for every x, within 1.3 ulp."""
-
-
-def fourth_root(x: SSAValue) -> Operand:
-    return SqrtOp(SqrtOp(x))
-
-
-def three_quarters(x: SSAValue) -> Operand:
-    """sqrt(x) * sqrt(sqrt(x)); sqrt(x * sqrt(x)) would overflow where the power does not."""
-    root = SqrtOp(x)
-    return MulOp(root, SqrtOp(root))
-
-
-def inverse(chain: Chain, x: SSAValue) -> Operand:
-    return ReciprocalOp(chain(x))
-
-
-UPWARD: Mapping[float, Chain] = {
-    0.25: fourth_root,
-    0.5: SqrtOp,
-    0.75: three_quarters,
-    1.5: lambda x: MulOp(SqrtOp(x), x),
+X = variable("x")
+ROOT = function("sqrt", X)
+FOURTH = function("sqrt", ROOT)
+SINGLE = frozenset({"f32", "f64"})
+UPWARD: Mapping[float, Term] = {
+    0.25: FOURTH,
+    0.5: ROOT,
+    # sqrt(x * sqrt(x)) would overflow where the power does not.
+    0.75: ROOT * FOURTH,
+    1.5: ROOT * X,
 }
 """Exponents whose chain equals the power for x >= +0; for -0 and -inf the power has no sign."""
 
-FROM_ZERO: Mapping[float, Chain] = {
+
+EVERYWHERE: Mapping[float, Term] = {
+    -1.0: function("reciprocal", X),
+    2.0: X * X,
+    3.0: (X * X) * X,
+}
+"""Exponents whose chain equals the power for every x, within 1.3 ulp."""
+FROM_ZERO: Mapping[float, Term] = {
     **UPWARD,
-    **{-exponent: partial(inverse, UPWARD[exponent]) for exponent in (0.25, 0.5, 0.75)},
+    **{-exponent: function("reciprocal", UPWARD[exponent]) for exponent in (0.25, 0.5, 0.75)},
 }
 """Within 2.4 ulp, reciprocals within 3.8. x^-1.5 is missing: x^1.5 would overflow."""
 
 
-class MultiplyPower(Rule[PowOp]):
+class MultiplyPower(ByLaw):
     """
     x ^ 2  ->  x * x;  x ^ 0.5  ->  sqrt x;  x ^ -0.75  ->  1 / (sqrt x * sqrt sqrt x); ...
 
@@ -104,30 +85,25 @@ class MultiplyPower(Rule[PowOp]):
     f64.
     """
 
-    ROOTS = (PowOp,)
+    LAWS = (
+        Law(X**2.0, X * X, types=INTEGERS),
+        real_law(X**2.0, X * X),
+        *(
+            Law(X**at, chain, None, Over.REALS, SINGLE)
+            for at, chain in EVERYWHERE.items()
+            if at != 2
+        ),
+        *(
+            Law(X**at, chain, function("unsigned", X), Over.REALS, SINGLE)
+            for at, chain in FROM_ZERO.items()
+        ),
+    )
+    ROOTS = roots(LAWS)
+    PROOF = Proof(LAWS, approximate="a chain rounds after each operation, a power once")
 
-    def rewrite(self, op: PowOp) -> Operand | None:
-        if shape_of(op.lhs) != shape_of(op.result):
-            return None
-        exponent = self._exponent(op.rhs)
-        if exponent is None:
-            return None
-        if exponent == 2.0:
-            return MulOp(op.lhs, op.lhs)
-        if not isinstance(tensor_of(op.lhs).element_type, Float32Type | Float64Type):
-            return None
-        if exponent in EVERYWHERE:
-            return EVERYWHERE[exponent](op.lhs)
-        if exponent in FROM_ZERO and self._is_never_negative(op.lhs):
-            return FROM_ZERO[exponent](op.lhs)
-        return None
-
-    def _exponent(self, value: SSAValue) -> float | None:
-        """The number that all elements of a literal have."""
-        array = self.array(value)
-        if array is None or array.size == 0 or not self.is_all(value, float(array.flat[0])):
-            return None
-        return float(array.flat[0])
+    def holds(self, given: Term, match: Match, like: SSAValue) -> bool:
+        assert given.head == "unsigned"
+        return self._is_never_negative(match.values[X])
 
     def _is_never_negative(self, value: SSAValue) -> bool:
         """Whether a value is >= +0 or NaN for all inputs; visits at most `MOST_SEEN` operations."""

@@ -12,6 +12,7 @@ from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.control import LoopOp
 from popgraph.dialects.program import ConstantOp
 from popgraph.passes.graphcore.canonicalize.bodies import BodyOperand, BodyRule, LoopDraft, before
+from popgraph.support.laws import Proof
 from popgraph.support.shapes import prod
 
 
@@ -25,6 +26,7 @@ class ProjectRowsAtOnce(BodyRule[LoopOp]):
     """
 
     ROOTS = (LoopOp,)
+    PROOF = Proof(approximate="sums of a GEMM and of a GEMV may add terms in different orders")
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
         if op.ends_early or not op.scanned:

@@ -12,7 +12,30 @@ from popgraph.dialects.graphcore.broadcasting import reshaped
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved
 from popgraph.passes.graphcore.fold_constants import computed_array
 from popgraph.support.casts import cast
+from popgraph.support.index_laws import index_law
+from popgraph.support.laws import TRUE, Proof, Term, function, real_law, variable
 from popgraph.support.shapes import prod
+
+D, E, F, R, Z, Y, LOW, HIGH = map(variable, ("d", "e", "f", "r", "z", "y", "low", "high"))
+
+
+def _clamped(x: Term, low: Term, high: Term) -> Term:
+    return function("max", function("min", x, high), low)
+
+
+def _is_near_zero(x: Term, limit: float) -> Term:
+    return function("le", -limit, x) & (x <= limit)
+
+
+CLAMPED = (index_law(_clamped(R + Z, LOW, HIGH) - Y, _clamped(R + (Z - Y), LOW - Y, HIGH - Y)),)
+"""A rounded value r with its zero point moved by y, which the bounds follow."""
+_ERRORS = _is_near_zero(E, 2.0**-24) & _is_near_zero(F, 2.0**-24)
+ROUNDED_TWICE = tuple(
+    real_law(near, TRUE, given=_is_near_zero(D, 2.0**17) & _ERRORS)
+    for found in [D * (1 + E) * (1 + F)]
+    for near in (found > D - 0.5, found < D + 0.5)
+)
+"""(d * s) / s of an integer d = x - z, with a relative error of at most 2^-24 in each step."""
 
 
 class DequantizeLast(Rule[Movement]):
@@ -23,6 +46,7 @@ class DequantizeLast(Rule[Movement]):
     """
 
     ROOTS = (TransposeOp, ReshapeOp)
+    PROOF = Proof(construction="scales and zero points move with their elements")
 
     def rewrite(self, op: Movement) -> Operand | None:
         inner = op.operands[0].owner
@@ -57,6 +81,7 @@ class KeepAsFloats(Rule[DequantizeOp]):
     """
 
     ROOTS = (DequantizeOp,)
+    PROOF = Proof(CLAMPED)
 
     def rewrite(self, op: DequantizeOp) -> Operand | None:
         inner = op.x.owner
@@ -90,6 +115,7 @@ class DropDequantized(Rule[QuantizeOp]):
     """
 
     ROOTS = (QuantizeOp,)
+    PROOF = Proof(ROUNDED_TWICE)
 
     def rewrite(self, op: QuantizeOp) -> Operand | None:
         inner, row = op.x.owner, op.target

@@ -28,6 +28,7 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.analysis.notes import absorbed, noted, notes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
+from popgraph.support.laws import FIRED, Proof
 
 Root = TypeVar("Root", bound=Operation)
 
@@ -36,6 +37,8 @@ class AnyRule(RewritePattern, ABC, Generic[Root]):
     """A rule for operations of the classes in `ROOTS`."""
 
     ROOTS: ClassVar[tuple[type[Operation], ...]]
+    PROOF: ClassVar[Proof]
+    """The reason why the rule keeps the meaning; `popgraph passes --proofs` lists it."""
 
     def __init__(self, weights: WeightStore) -> None:
         self.weights = weights
@@ -167,6 +170,7 @@ class _PatternsByRoot(RewritePattern):
             rule = _first_of(rules, op, rewriter)
             if rule is not None:
                 self.applied[type(rule).__name__] += 1
+                FIRED[type(rule).__name__] += 1
                 return
 
     def _about(self, kind: type[Operation]) -> list[list[AnyRule[Any]]]:

@@ -10,6 +10,8 @@ from popgraph.dialects.graphcore.broadcasting import AxesReduction
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.program.sizes import has_sizes
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.index_laws import ROW_MAJOR
+from popgraph.support.laws import Proof
 from popgraph.support.shapes import Shape, prod
 
 
@@ -44,6 +46,7 @@ class SinkReshapeBelowMatMul(Rule[MatMulOp]):
     """
 
     ROOTS = (MatMulOp,)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: MatMulOp) -> Operand | None:
         outer = merged(op.lhs)
@@ -61,6 +64,7 @@ class SinkReshapeBelowElementwise(Rule[Elementwise]):
     """
 
     ROOTS = (Elementwise,)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: Elementwise) -> Operand | None:
         shape, outer = shape_of(op.result), merged(*op.operands)
@@ -84,6 +88,7 @@ class SinkReshapeBelowReduction(Rule[AxesReduction]):
     """
 
     ROOTS = (AxesReduction,)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: AxesReduction) -> Operand | None:
         outer = merged(op.x)

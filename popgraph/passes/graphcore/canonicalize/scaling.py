@@ -24,6 +24,7 @@ from popgraph.dialects.graphcore.batch_norm import factor_and_shift
 from popgraph.dialects.program import ConstantOp, WeightStore, constant_array
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved, with_operands
 from popgraph.support.arrays import Array
+from popgraph.support.laws import Proof, real_law, variable
 from popgraph.support.shapes import prod
 
 
@@ -79,6 +80,22 @@ class Layer:
         return with_operands(self.op, [self.op.operands[0], SSAValue.get(weights)])
 
 
+S, X, Y, W, B, C = map(variable, ("s", "x", "y", "w", "b", "c"))
+FACTOR, MEAN, BIAS = map(variable, ("factor", "mean", "bias"))
+SCALED_SUM = (real_law((S + X * W) * C, S * C + X * (W * C)),)
+"""A scale of a sum moves into each term: the step of an induction over the terms."""
+SCALED_BIAS = (real_law((Y + B) * C, Y * C + B * C),)
+NORMALIZED = (
+    real_law(((Y + B) - MEAN) * FACTOR + BIAS, Y * FACTOR + (B * FACTOR + (BIAS - MEAN * FACTOR))),
+)
+FACTORS = (
+    real_law(X * (Y * C), (X * C) * Y),
+    real_law(X * (Y * C), (X * Y) * C),
+    real_law((X * B) * (Y * C), (X * (B * C)) * Y),
+)
+"""One term of a product of matrices; `SCALED_SUM` moves the factor out of the sum."""
+
+
 class ScaleWeights(Rule[MulOp]):
     """
     conv(x, w) * c  ->  conv(x, w * c), and the same for matmul
@@ -88,6 +105,7 @@ class ScaleWeights(Rule[MulOp]):
     """
 
     ROOTS = (MulOp,)
+    PROOF = Proof(SCALED_SUM, approximate="weights are rounded after the scale, products before")
 
     def rewrite(self, op: MulOp) -> Operand | None:
         for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -109,6 +127,9 @@ class ScaleBias(Rule[MulOp]):
     """
 
     ROOTS = (MulOp,)
+    PROOF = Proof(
+        (*SCALED_SUM, *SCALED_BIAS), approximate="weights and bias are rounded after the scale"
+    )
 
     def rewrite(self, op: MulOp) -> Operand | None:
         for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -130,6 +151,9 @@ class FoldBatchNorm(Rule[BatchNormOp]):
     """
 
     ROOTS = (BatchNormOp,)
+    PROOF = Proof(
+        (*SCALED_SUM, *NORMALIZED), approximate="weights and bias are rounded after the scale"
+    )
 
     def rewrite(self, op: BatchNormOp) -> Operand | None:
         numbers = [self.array(operand) for operand in op.operands[1:]]
@@ -202,6 +226,7 @@ class ScaleFewest(Rule[MatMulOp]):
     """
 
     ROOTS = (MatMulOp,)
+    PROOF = Proof((*SCALED_SUM, *FACTORS), approximate="another factor is rounded after the scale")
 
     def rewrite(self, op: MatMulOp) -> Operand | None:
         for number in (0, 1):

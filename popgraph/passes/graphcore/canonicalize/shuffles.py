@@ -11,6 +11,8 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.graphcore import AddOp, BatchNormOp, ConvOp, MulOp, ReshapeOp, TransposeOp
 from popgraph.dialects.graphcore.base import Operand, integer, shape_of
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
+from popgraph.support.index_laws import ROW_MAJOR
+from popgraph.support.laws import Proof
 
 CHANNELS = 1
 """The axis of channels."""
@@ -73,6 +75,7 @@ class SinkShuffleBelowConv(Rule[ConvOp]):
     """
 
     ROOTS = (ConvOp,)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: ConvOp) -> Operand | None:
         shuffle = Shuffle.of(op.x)
@@ -90,6 +93,7 @@ class SinkShuffleBelowNorm(Rule[BatchNormOp]):
     """
 
     ROOTS = (BatchNormOp,)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: BatchNormOp) -> Operand | None:
         shuffle = Shuffle.of(op.x)
@@ -107,6 +111,7 @@ class SinkShuffleBelowArithmetic(Rule[AddOp | MulOp]):
     """
 
     ROOTS = (AddOp, MulOp)
+    PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: AddOp | MulOp) -> Operand | None:
         for number, value in enumerate(op.operands):

@@ -11,7 +11,14 @@ from popgraph.dialects.tile.affine import permutation, simplified, with_dims
 from popgraph.dialects.tile.structured.ops import element, maps_attribute
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import Shape
+
+PERMUTE_RESULTS = Rewrite(
+    "permute the loops of a contraction",
+    "y = contract(...); z = map g(y[permuted])  ->  y = contract(...) permuted; z = map g(y)",
+    Proof(construction="each sum has the same terms in the same order, at a permuted index"),
+)
 
 
 def read_in_order(map_: AffineMap, sizes: Shape) -> AxisOrder | None:
@@ -49,6 +56,7 @@ def permute_results(
 def with_permuted_results(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
     """The contraction with axis `order[i]` as axis i, without a schedule."""
     assert op.block is None, "operands of blocks depend on loop numbers, too"
+    PERMUTE_RESULTS.fires()
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
     new = tile.ReduceOp(
         op.inputs,

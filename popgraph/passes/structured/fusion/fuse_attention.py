@@ -21,8 +21,15 @@ from popgraph.passes.structured.analysis.loops import has_even_strides, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
 from popgraph.passes.structured.fusion.join import join
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
+
+FUSE = Rewrite(
+    "fuse attention",
+    "s = q k; p = fused { softmax s }; y = p v  ->  y = fused { s = q k; softmax; y = p v }",
+    Proof(unproven="an analysis of each program finds that rows depend on their own rows only"),
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Attention:
 
     def join(self) -> None:
         """Fuses the matmuls with the softmax; a result in another axis order is then copied."""
+        FUSE.fires()
         mixed = _with_order(self.mixed, self.order)
         rows = self.softmax.sizes
         join((self.scores, self.softmax, mixed), rows, (*[1] * (len(rows) - 1), self.step))

@@ -27,8 +27,15 @@ from popgraph.passes.structured.analysis.loops import (
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
 from popgraph.passes.structured.fusion.join import join
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
+
+FUSE = Rewrite(
+    "fuse channels",
+    "m = contract x; y = contract m  ->  y = fused steps n { m = contract x; y = contract m }",
+    Proof(unproven="line buffers keep the rows that later iterations read; fuzz tests them"),
+)
 
 
 @dataclass(frozen=True)
@@ -202,6 +209,7 @@ class Pair:
             read = view.source
             view.output.replace_all_uses_with(read)
             Rewriter.erase_op(view)
+        FUSE.fires()
         both, buffer, along = (self.first, self.second), plan.buffer, self.channel_loops
         if buffer is None:
             join(both, (self.channels,), (plan.step,), [(loop,) for loop in along])

@@ -32,10 +32,36 @@ from popgraph.passes.structured.analysis.operand_maps import (
     with_operands,
     without_repeats,
 )
+from popgraph.support import index_laws
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
 
 Consumer = tile.MapOp | tile.ReduceOp | tile.ScatterOp
+
+
+LOOK_THROUGH_VIEW = Rewrite(
+    "look through a view", "z = f(view x)  ->  z = f(x)", Proof(index_laws.ROW_MAJOR)
+)
+INLINE_PRODUCER = Rewrite(
+    "inline a producer",
+    "y = map f(x); z = g(y)  ->  z = g(f(x))",
+    Proof(
+        index_laws.COMPOSITION,
+        construction="f is applied to the same elements: those that its map yields at g's index",
+    ),
+)
+MOVE_EPILOGUE_INPUT = Rewrite(
+    "read an epilogue operand through a movement",
+    "epilogue g(move x)  ->  epilogue g(x)",
+    Proof((*index_laws.COMPOSITION, *index_laws.ROW_MAJOR)),
+)
+DROP_REPEATS = Rewrite(
+    "drop a repeated operand",
+    "z = map g(x, x)  ->  z = map g'(x)",
+    Proof(construction="both arguments are the same element"),
+)
+REWRITES = (LOOK_THROUGH_VIEW, INLINE_PRODUCER, MOVE_EPILOGUE_INPUT, DROP_REPEATS)
 
 
 @dataclass(frozen=True)
@@ -99,6 +125,7 @@ def view_looked_through(consumer: Consumer, reading: MappedOperands) -> Iterator
             view, reading.maps[number], map_
         ):
             continue
+        LOOK_THROUGH_VIEW.fires()
         yield _replace(consumer, reading.replace(number, view.source, map_), [view])
 
 
@@ -135,6 +162,7 @@ def producer_inlined(
             consumer, reading, number, tuning
         ):
             continue
+        INLINE_PRODUCER.fires()
         if tile.is_contraction(consumer):
             moved = body_map(producer, reading, number)
             yield _replace(consumer, moved, [producer])
@@ -166,6 +194,7 @@ def epilogue_input_moved(consumer: Consumer) -> Iterator[Consumer]:
             changed = body_map(producer, reading, number)
         else:
             continue
+        MOVE_EPILOGUE_INPUT.fires()
         made = with_operands(consumer, epilogue_inputs=changed)
         assert isinstance(made, Consumer)
         replace_op(consumer, made)
@@ -177,6 +206,7 @@ def repeats_dropped(consumer: Consumer, reading: MappedOperands) -> Iterator[Con
     """z = map g(x, x)  ->  z = map g'(x)"""
     once = without_repeats(reading)
     if once is not reading:
+        DROP_REPEATS.fires()
         yield _replace(consumer, once, [])
 
 

@@ -25,9 +25,22 @@ from popgraph.passes.structured.analysis.operand_maps import (
     with_operands,
 )
 from popgraph.passes.structured.analysis.permute_results import permute_results, read_in_order
+from popgraph.support import index_laws
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import Shape, prod
 
 Reducer = tile.ReduceOp
+FUSE = Rewrite(
+    "fuse into an epilogue",
+    "y = contract(...); z = map g(y, e)  ->  z = contract(...) epilogue g(..., e)",
+    Proof(construction="g is applied to each finished sum, which nothing else reads"),
+)
+CHANGE_DOMAIN = Rewrite(
+    "read operands over another domain",
+    "e[map(i)] over one shape  ->  e[map'(j)] over another, at the same position",
+    Proof(index_laws.ROW_MAJOR),
+)
+REWRITES = (FUSE, CHANGE_DOMAIN)
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,7 @@ def _others(op: tile.MapOp, number: int, shape: Shape | None) -> Others | None:
 
 def _over(map_: AffineMap, old: Shape, new: Shape) -> AffineMap:
     """Rewrites a map over the domain `old` for the domain `new` with as many elements."""
+    CHANGE_DOMAIN.fires()
     flat: AffineExpr = AffineExpr.constant(0)
     for dim, stride in enumerate(row_major(new)):
         flat = flat + AffineExpr.dimension(dim) * stride
@@ -145,6 +159,7 @@ def _join(
     maps: list[AffineMap],
     views: list[tile.ViewOp],
 ) -> None:
+    FUSE.fires()
     old = mapped_epilogue_inputs(reducer)
     epilogue = _compose_epilogue(old, op, number)
     epilogue_inputs = MappedOperands(

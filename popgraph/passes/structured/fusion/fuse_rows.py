@@ -22,10 +22,16 @@ from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.analysis.words import views_words
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
 from popgraph.passes.structured.fusion.join import is_convex, join, read_elsewhere
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
 Fusable = tile.MapOp | tile.ReduceOp
+FUSE = Rewrite(
+    "fuse rows",
+    "y = reduce x; z = map (x, y)  ->  z = fused { y = reduce x; z = map (x, y) }",
+    Proof(unproven="an analysis of each program finds that rows depend on their own rows only"),
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ def fuse(block: Block, target: Target) -> None:
         if isinstance(op, tile.ReduceOp) and op.parent is block:
             group = grow_group(member, members, target)
             if len(group.members) > 1:
+                FUSE.fires()
                 join(group.operations, group.rows, group.steps())
 
 

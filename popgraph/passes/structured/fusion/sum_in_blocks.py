@@ -36,9 +36,20 @@ from popgraph.passes.structured.analysis.permute_results import (
     with_permuted_results,
 )
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
+from popgraph.support.laws import Proof, Rewrite, real_law, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 from popgraph.support.words import WORDS
+
+X, W, C, Q = map(variable, ("x", "w", "c", "q"))
+SUM_BLOCKS = Rewrite(
+    "sum in blocks",
+    "reduce sum over b: f(contract over k, s)  ->  contract over b, k, f(., s) of each block",
+    Proof(
+        (real_law(Q * C + X * (W * C), (Q + X * W) * C),),
+        approximate="each block is scaled after its sum",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,7 @@ class PartialSums:
 
     def join(self, op: tile.ReduceOp) -> None:
         """Replaces the reduction and the contraction by one contraction in blocks."""
+        SUM_BLOCKS.fires()
         sums = split_epilogue(self.sums)  # An epilogue becomes a map, the case below.
         between = op.inputs[self.number].owner
         total, addend = _total_and_addend(op)
