@@ -25,7 +25,15 @@ from popgraph.passes.structured.schedule.reduction_order import orders
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.support import machine, tuning
 from popgraph.support.errors import BackendError
-from popgraph.support.machine import KINDS, MACHINES, PRESETS, TARGETS, Machine, unit_of
+from popgraph.support.machine import (
+    EMBEDDED,
+    KINDS,
+    MACHINES,
+    PRESETS,
+    TARGETS,
+    Machine,
+    unit_of,
+)
 from popgraph.support.tuning import Target, Tuning
 from popgraph.testing import Network, Node, build_network
 from popgraph.testing.structured import ContractSpec, Operand
@@ -36,6 +44,16 @@ CNN = Network(
         Node("Conv", (0, 1), (("pads", (1, 1, 1, 1)),)),
         Node("Relu", (3,)),
         Node("Conv", (4, 2), (("pads", (1, 1, 1, 1)),)),
+    ),
+    "f32",
+    (5,),
+)
+DEPTHWISE = Network(
+    ((1, 16, 8, 8), (16, 1, 3, 3), (16, 16, 1, 1)),
+    (
+        Node("Conv", (0, 1), (("pads", (1, 1, 1, 1)), ("group", 16))),
+        Node("Relu", (3,)),
+        Node("Conv", (4, 2), (("pads", (0, 0, 0, 0)),)),
     ),
     "f32",
     (5,),
@@ -67,6 +85,20 @@ def test_a_network_computes_the_same_on_every_machine(name: str) -> None:
     after = lower(before.clone(), compilation, options, level="structured")
     assert any(is_contraction(op) and op.schedule for op in after.walk())
     assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_depthwise_convolutions_compute_the_same_on_microcontrollers(name: str) -> None:
+    """On a machine without vectors, the window of a depthwise convolution has a single lane."""
+    compilation = Compilation()
+    options = Options(machine=EMBEDDED[name], tuning=Tuning(least_products=64))
+    module = build_network(DEPTHWISE, compilation.weights)
+    before = lower(module, compilation, options, level="graphcore")
+    after = lower(before.clone(), compilation, options, level="structured")
+    widths = [op.schedule.lanes.data for op in after.walk() if is_contraction(op) and op.schedule]
+    assert widths == 2 * [EMBEDDED[name].vector_bytes // 4]
+    loops = lower(after.clone(), compilation, options, level="loops")
+    assert_same_meaning(before, loops, compilation.weights, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("name", MACHINES)
