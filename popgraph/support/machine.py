@@ -46,7 +46,7 @@ class Machine:
     # Registers and arithmetic
 
     vector_bytes: int = 64
-    """Size of a vector register."""
+    """Size of a vector register; 1 without vectors."""
     registers: int = 32
     """Number of vector registers, which bounds the register tile and its operands."""
     fmas_per_cycle: int = 2
@@ -135,6 +135,10 @@ class Machine:
     def line_elements(self, element_bytes: int) -> int:
         """Elements per cache line."""
         return max(1, self.line_bytes // element_bytes)
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements of a vector register; 1 without vectors."""
+        return max(1, self.vector_bytes // element_bytes)
 
     def with_vectors(
         self, vector_bytes: int, registers: int, words: tuple[str, ...] | None = None
