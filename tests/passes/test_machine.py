@@ -14,7 +14,7 @@ from xdsl.utils.arg_spec import parse_spec
 import popgraph
 from popgraph.backends.c.build import host
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.compiler import lower
+from popgraph.compiler import load, lower
 from popgraph.dialects.tile import is_contraction
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -99,6 +99,24 @@ def test_depthwise_convolutions_compute_the_same_on_microcontrollers(name: str) 
     assert widths == 2 * [EMBEDDED[name].vector_bytes // 4]
     loops = lower(after.clone(), compilation, options, level="loops")
     assert_same_meaning(before, loops, compilation.weights, tolerance=1e-5)
+
+
+CHOICE = """opset 21
+graph choice(x: f32[2, 300], boxes: f64[6, 4], w: f64[4, 4]) -> (best, place, y) {
+    (best, place) = TopK(x, [40])
+    y = boxes @ w
+}
+"""
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_selections_and_f64_compute_the_same_on_microcontrollers(name: str) -> None:
+    """A register of four bytes has one lane of f32, and none of f64."""
+    module, compilation = load(CHOICE)
+    options = Options(machine=EMBEDDED[name], tuning=Tuning(least_products=64))
+    before = lower(module, compilation, options, level="graphcore")
+    after = lower(before.clone(), compilation, options, level="loops")
+    assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("name", MACHINES)
