@@ -158,8 +158,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "graphcore": "base options optimizer_scalars optimizer_spec replication analysis",
         "onnx": "base options replication analysis graphcore",
         "proofs": "graphcore structured",
-        "pipeline": "base options outside onnx graphcore structured loops program",
-        "quick": "options structured",
+        "pipeline": "base goals options outside onnx graphcore structured loops program",
+        "goals": "options graphcore structured",
     },
     "passes/graphcore": {
         "fold_constants": "",

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis.strategies import sampled_from
 
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.reference import evaluate, signature
@@ -17,9 +18,10 @@ from popgraph.compiler import compile, lower
 from popgraph.dialects.levels import LEVELS
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
-from popgraph.passes.options import Options, Training
+from popgraph.passes.options import BALANCED, SIZE, Options, Training
 from popgraph.passes.pipeline import PASSES, PIPELINE
 from popgraph.support.errors import PassError
+from popgraph.support.tuning import Tuning
 from popgraph.testing import (
     Network,
     Node,
@@ -66,6 +68,14 @@ def test_fuzz_c_equals_reference(dtype: str, threads: int) -> None:
             compare(network, Options(), threads)
 
     same()
+
+
+@given(networks(dtype="f32"), sampled_from([SIZE, BALANCED]))
+def test_fuzz_small_programs_equal_the_reference(network: Network, optimize: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Small networks have few products: with the usual threshold, all loops are plain.
+        compare(network, Options(optimize=optimize, tuning=Tuning(least_products=64)), 1)
 
 
 @given(controlled(dtype="f64"))

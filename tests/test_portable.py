@@ -14,7 +14,7 @@ import pytest
 
 import popgraph
 from popgraph import Options
-from popgraph.passes.quick import quick
+from popgraph.passes.goals import quick
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.support.machine import EMBEDDED, TARGETS, Machine

@@ -22,9 +22,9 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.compiler import for_this_machine, lower
 from popgraph.passes.base import Compilation
+from popgraph.passes.goals import quick
 from popgraph.passes.optimizer_spec import Adam, Scalar
 from popgraph.passes.options import Options, Training
-from popgraph.passes.quick import quick
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.forked import Child, can_fork

@@ -123,6 +123,8 @@ class ExportForm:
     """The kind of package to write; empty: plain C."""
     version: str = "1.0.0"
     """The version of the package, and of the one for CMake."""
+    optimize: str | None = None
+    """The goal, see `Options.optimize`; None: size on microcontrollers, else speed."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,10 @@ class Exporter(Protocol):
     @property
     def machine(self) -> Machine:
         """The machine that passes optimize for."""
+
+    @property
+    def optimize(self) -> str:
+        """The goal of the program, see `Options.optimize`."""
 
     @property
     def is_here(self) -> bool:

@@ -41,6 +41,14 @@ if TYPE_CHECKING:
     from popgraph.training.lora_model import LoraSettings
 
 
+class Goal(StrEnum):
+    """The goal of the program, see `Options.optimize`."""
+
+    SIZE = "size"
+    BALANCED = "balanced"
+    SPEED = "speed"
+
+
 class Weights(StrEnum):
     """Storage of the constants; see the C backend's exporter."""
 
@@ -75,6 +83,14 @@ def command(
             "--package-version", metavar="X.Y.Z", help="Version of the package, also for CMake."
         ),
     ] = "1.0.0",
+    optimize: Annotated[
+        Goal | None,
+        typer.Option(
+            case_sensitive=False,
+            help="Goal: a small program, a fast one, or between (default: size for armv7e-m, else "
+            "speed).",
+        ),
+    ] = None,
     weights: Annotated[
         Weights | None,
         typer.Option(
@@ -179,18 +195,23 @@ def command(
     constants; with --lora, low-rank adapters are trained.
 
     With --derivatives jvp,vjp,jacobian,hessian-vector, the functions model_jvp, model_vjp,
-    model_jacobian and model_hvp compute exact derivatives in the same memory. With --dim N=..64,
-    each call of model_run passes a struct of sizes, 1 to 64 (2 to 64 if the model treats size 1
-    differently); test vectors cover 64, the smallest size, and one in between.
+    model_jacobian and model_hvp compute exact derivatives in the same memory. With --optimize size,
+    layers share plain loops; with balanced, small register tiles. With --dim N=..64, each call
+    of model_run passes a struct of sizes, 1 to 64 (2 to 64 if the model treats size 1 differently);
+    test vectors cover 64, the smallest size, and one in between.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.backends.tools import ExportForm
     from popgraph.cli import models
     from popgraph.dialects.program.sizes import sizes_of
+    from popgraph.support import determinism
     from popgraph.support.determinism import PORTABLE
 
     kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
+    wanted = determinism.wanted(PORTABLE if portable else "")
+    # Portable results have the order of speed, whatever the target's usual goal is.
+    goal = optimize or (Goal.SPEED if wanted == PORTABLE else None)
     form = ExportForm(
         target,
         name,
@@ -201,8 +222,11 @@ def command(
         casadi,
         package,
         package_version,
+        goal.value if goal else None,
     )
     exporter = backend_named(DEFAULT).tools.exporter(form)
+    if schedule and exporter.optimize != Goal.SPEED:
+        raise typer.BadParameter("belongs to --optimize speed", param_hint="--schedule")
     adapters = lora_settings(lora, lora_layers, lora_alpha)
     _check_training(train, freeze, train_only, lora)
     task = models.training_task(model, freeze or (), train_only or (), adapters) if train else None
@@ -210,8 +234,14 @@ def command(
         model, dim, value, train=train, ranged=True, task=task
     )
     made = options(schedule=schedule, indices=indices, passes=extra)
-    made = replace(made, machine=exporter.machine, training=training, dropout=dropout)
-    made = replace(made, determinism=PORTABLE if portable else "")
+    made = replace(
+        made,
+        machine=exporter.machine,
+        training=training,
+        dropout=dropout,
+        optimize=exporter.optimize,
+        determinism=wanted,
+    )
     if not exporter.is_here:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)

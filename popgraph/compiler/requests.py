@@ -43,6 +43,7 @@ from popgraph.hosted.part import RunnerFactory
 from popgraph.open_model import Call, Interface, OpenModel, Undecided
 from popgraph.operators.record import load_operators
 from popgraph.passes.base import LOWERING, Compilation
+from popgraph.passes.goals import quick
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise
@@ -50,9 +51,8 @@ from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.size_decisions import sizes_decide
 from popgraph.passes.onnx.structural_inputs import structural_inputs
-from popgraph.passes.options import Options
+from popgraph.passes.options import SPEED, Options
 from popgraph.passes.pipeline import planned
-from popgraph.passes.quick import quick
 from popgraph.runner import Overriding, Runner
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -364,7 +364,8 @@ class BuildRequest:
     def _build(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
         with without_collection():
             reported, backend = len(self.compilation.notices), self._backend
-            own = key is not None and not (options.passes or options.disabled)
+            changed = options.passes or options.disabled or options.optimize != SPEED
+            own = key is not None and not changed
             self.compilation.kernels = known = backend.known_kernels() if own else None
             try:
                 self.lower(options)

@@ -18,6 +18,8 @@ CONSTANT, VARIABLE = "constant", "variable"
 """The forms that the weights of a model can have in its program."""
 BF16 = "bf16"
 """The value of `Options.precision` for mixed precision."""
+SIZE, BALANCED, SPEED = OPTIMIZE = ("size", "balanced", "speed")
+"""The goals that a program can have, see `Options.optimize`."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class Options:
     """The thresholds of decisions."""
     threads: int = 1
     """Number of threads (set by `compile(threads=...)`); results do not depend on it."""
+    optimize: str = SPEED
+    """The goal: "speed"; "size", plain loops that layers share, for microcontrollers; "balanced",
+    small register tiles that layers share."""
     winograd: bool = True
     """Whether 3x3 convolutions may use fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()
@@ -125,6 +130,18 @@ class Options:
                 f"{self.passes!r} is not a list of passes", "Options.passes", f"[{self.passes!r}]"
             )
         object.__setattr__(self, "passes", tuple(self.passes))
+        if self.optimize not in OPTIMIZE:
+            raise PassError(
+                f"unknown goal {self.optimize!r}",
+                "Options.optimize",
+                f"one of {', '.join(map(repr, OPTIMIZE))}",
+            )
+        if self.optimize != SPEED and self.is_portable:
+            raise PassError(
+                f"a portable program adds in the order of speed, not of {self.optimize}",
+                "Options.optimize",
+                f"leave out optimize={self.optimize!r} or determinism='portable'",
+            )
         if self.indices not in (None, *CHOICES):
             raise PassError(
                 f"unknown value {self.indices!r} of indices",

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM
 from popgraph.passes.base import Pass
+from popgraph.passes.goals import aimed
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.check_indices import CheckIndices
@@ -415,6 +416,7 @@ def planned(
     options: Options, first: str = ONNX, last: str = PROGRAM
 ) -> Iterator[tuple[Step, Pass]]:
     """The passes that these options request, in order, from level `first` to level `last`."""
+    options = aimed(options)
     disabled = set(map(current, options.disabled))
     for step in pipeline_of(options):
         if step.optional and step.pass_class.name in disabled:

@@ -215,6 +215,14 @@ class Tuning:
     They take 128 cycles of AVX-512, the overhead of five register tiles.
     Felt by inference/mtcnn_onet (zen4 x2): halved 1.00/1.00, doubled 1.00/1.00.
     """
+    small_tile_registers: int = 10
+    """
+    Registers of the register tiles of a small program.
+
+    On a Cortex-M4, MobileNet-v1 (0.25) has 7.6 kB of code and takes 23.6 million instructions. With
+    20 registers, it has 13.9 kB and takes 19.8 million; with 32, 21.9 kB and 18.2 million.
+    Unfelt by the benchmarks: they are built for speed.
+    """
     plain_cycles: float = 3.0
     """
     Cycles per vector of products in a plain loop: two loads, a multiply-add and a store.
@@ -694,6 +702,13 @@ class Tuning:
     """
     Rows that run together: a vector of AVX-512 holds 16 totals.
     Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
+    most_halo_boxes: int = 64
+    """
+    Boxes of a halo that are zeroed one by one; with more, all memory of the result is zeroed.
+
+    For small code, 0: one loop, which kernels with different halos share.
+    Unfelt by the benchmarks: a halo has 2 boxes for each axis.
     """
     most_transposed: int = 16
     """

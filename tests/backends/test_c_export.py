@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph.backends.c.export.names import members, quoted
+from popgraph.backends.c.export.targets import NAMES, target_of
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.description import TensorSpec
@@ -70,6 +71,133 @@ def test_exported_c_passes_its_test_vector(weights: str, tmp_path: Path) -> None
     assert "good" in printed
     assert "y: " in printed
     assert "best: 0 of the largest apart" in printed
+
+
+LAYERS = """
+opset 21
+
+graph layers(x: f32[1, 4, 12, 12]) -> (y) {
+    weight w1: f32[8, 4, 3, 3] = he_normal(seed=1)
+    weight w2: f32[8, 8, 3, 3] = he_normal(seed=2)
+    weight w3: f32[8, 8, 3, 3] = he_normal(seed=3)
+    weight w4: f32[8, 8, 3, 3] = he_normal(seed=4)
+    weight w5: f32[288, 5] = he_normal(seed=5)
+    h1 = Relu(Conv(x, w1, pads=[1, 1, 1, 1]))
+    h2 = Relu(Conv(h1, w2, pads=[1, 1, 1, 1]))
+    h3 = Relu(Conv(h2, w3, pads=[1, 1, 1, 1], strides=[2, 2]))
+    h4 = Relu(Conv(h3, w4, pads=[1, 1, 1, 1]))
+    y = Softmax(Flatten(h4) @ w5)
+}
+"""
+"""A network with layers of one shape class."""
+
+
+def sizes_of(folder: Path) -> tuple[int, int, int]:
+    """Characters of the kernels' C, bytes of constants, and bytes of RAM."""
+    source, header = (folder / "model.c").read_text(), (folder / "model.h").read_text()
+    ram = re.search(r"MODEL_MEMORY_BYTES (\d+)", header)
+    assert ram is not None
+    code = source[: source.index("static void main_run")]
+    return len(code), (folder / "model_weights.bin").stat().st_size, int(ram[1])
+
+
+@pytest.mark.parametrize("options", [["--dim", "N=2", "--train"], ["--dim", "N=..4"]], ids=str)
+def test_small_programs_pass_their_test_vector(options: list[str], tmp_path: Path) -> None:
+    folder = exported(tmp_path, *options, "--optimize", "size", text=TRAINED)
+    assert "good" in made(folder)
+    assert " -Os " in (folder / "Makefile").read_text()
+    assert " -O2" not in (folder / "Makefile").read_text() + (folder / "CMakeLists.txt").read_text()
+
+
+def test_small_derivatives_pass_their_test_vector(tmp_path: Path) -> None:
+    options = ["--dim", "N=2", "--derivatives", "vjp", "--optimize", "size"]
+    assert "good" in made(exported(tmp_path, *options, text=TRAINED))
+
+
+def test_goals_trade_code_constants_and_memory(tmp_path: Path) -> None:
+    found = {}
+    for goal in ("size", "balanced", "speed"):
+        (tmp_path / goal).mkdir()
+        options = ["--optimize", goal, "--target", "armv7e-m", "--weights", "incbin"]
+        found[goal] = exported(tmp_path / goal, *options, text=LAYERS)
+    small, medium, large = (sizes_of(folder) for folder in found.values())
+    for one, other in zip(small, large, strict=True):
+        assert one < other, "Winograd's weights and tiles take more memory"
+    assert small[0] < medium[0] < large[0]
+    assert medium[1:] == small[1:]
+    floats = 4 * (8 * 4 * 9 + 3 * 8 * 8 * 9 + 288 * 5)
+    assert floats <= small[1] < floats + 64 * 6, "each constant is stored once, aligned to 64 bytes"
+    source = (found["size"] / "model.c").read_text()
+    # Three convolutions share a function. The fourth one writes an image without a halo.
+    assert source.count("void kernel_mulf_addf_maximumf") == 2
+    assert "vector_size" not in source and "isize n0 = 0" in source
+    usual = exported(tmp_path, "--target", "armv7e-m", text=LAYERS)
+    assert (usual / "model.c").read_text() == source, "microcontrollers get small programs"
+
+
+def test_only_microcontrollers_get_small_programs() -> None:
+    goals = {name: target_of(name).optimize for name in NAMES[1:]}
+    assert goals == {**dict.fromkeys(goals, "speed"), "armv7e-m": "size"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--optimize", "small"], "'small' is not one of 'size', 'balanced', 'speed'"),
+        (["--optimize", "size", "--schedule", "net.pgraph"], "belongs to --optimize speed"),
+        (["--target", "armv7e-m", "--schedule", "net.pgraph"], "belongs to --optimize speed"),
+        (["--portable", "--optimize", "size"], "adds in the order of speed, not of size"),
+    ],
+)
+def test_wrong_goals_are_errors(options: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(LAYERS)
+    options = [str(tmp_path / one) if one == "net.pgraph" else one for one in options]
+    arguments = ["export", str(tmp_path / "net.pgraph"), "-o", str(tmp_path / "c"), *options]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code != 0
+    assert message in " ".join((result.output + str(result.exception)).split())
+    assert not (tmp_path / "c").exists()
+
+
+def test_portable_programs_of_microcontrollers_are_for_speed(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--dim", "N=1", "--target", "armv7e-m", "--portable")
+    assert " -O2 " in (folder / "Makefile").read_text()
+    assert "isize" not in (folder / "model.c").read_text()
+
+
+def test_an_unknown_goal_of_a_compilation_is_an_error() -> None:
+    with pytest.raises(popgraph.PopgraphError, match="unknown goal 'small'"):
+        popgraph.Options(optimize="small")
+
+
+HALOS = """
+opset 21
+
+graph halos(x: f32[1, 8, 14, 14]) -> (y) {
+    weight a: f32[8, 8, 3, 3] = he_normal(seed=1)
+    weight b: f32[8, 8, 3, 3] = he_normal(seed=2)
+    weight c: f32[8, 8, 3, 3] = he_normal(seed=3)
+    weight d: f32[8, 8, 1, 1] = he_normal(seed=4)
+    weight e: f32[4, 16, 3, 3] = he_normal(seed=5)
+    h = Relu(Conv(x, a, pads=[1, 1, 1, 1]))
+    i = Relu(Conv(Relu(Conv(h, b, pads=[1, 1, 1, 1])), c, pads=[1, 1, 1, 1]) + h)
+    j = Concat(Relu(Conv(i, d)), Relu(Conv(i, b, pads=[1, 1, 1, 1])), axis=1)
+    y = Conv(j, e, pads=[1, 1, 1, 1])
+}
+"""
+"""Results with halos: of an image, in the memory of an operand, and in slices of one image."""
+
+
+def test_compiled_programs_have_goals() -> None:
+    x = np.random.default_rng(0).standard_normal((1, 8, 14, 14), np.float32)
+    small, balanced = (
+        popgraph.compile(HALOS, options=popgraph.Options(optimize=goal))(x=x)["y"]
+        for goal in ("size", "balanced")
+    )
+    expected = popgraph.compile(HALOS, backend="reference")(x=x)["y"]
+    np.testing.assert_allclose(small, expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(balanced, expected, rtol=1e-5, atol=1e-4)
+    assert np.any(small != balanced), "they add in other orders"
 
 
 @pytest.mark.parametrize("compiler", ["cc", ZIG], ids=["cc", "zig"])

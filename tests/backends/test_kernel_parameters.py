@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import ModuleType
 
@@ -17,6 +18,7 @@ from popgraph.backends.c.print import print_kernel, statements
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.backends.c.print.unit import Kernel
 from popgraph.dialects.levels import PROGRAM
+from popgraph.dialects.tile.loops.handed import hand
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.program import hand_numbers
@@ -166,6 +168,64 @@ def test_a_kernel_with_too_many_parameters_gets_none() -> None:
 
 def test_short_kernels_have_no_parameters() -> None:
     assert numbers(sums(50, 200), HandNumbers()) == []
+
+
+LAYERS = """opset 21
+graph layers(x: f32[1, 4, 12, 12]) -> (y) {
+    weight w1: f32[6, 4, 3, 3] = he_normal(seed=1)
+    weight w2: f32[8, 6, 3, 3] = he_normal(seed=2)
+    weight w3: f32[8, 8, 3, 3] = he_normal(seed=3)
+    h = Relu(Conv(x, w1, pads=[1, 1, 1, 1]))
+    i = Relu(Conv(h, w2, pads=[1, 1, 1, 1], strides=[2, 2]))
+    y = Relu(Conv(i, w3, pads=[1, 1, 1, 1]))
+}
+"""
+
+
+def layers(optimize: str) -> ModuleOp:
+    """Three convolutions with other channels, strides and images, lowered."""
+    module, compilation = compiler.load(LAYERS)
+    return compiler.lower(module, compilation, Options(optimize=optimize), level=PROGRAM)
+
+
+def test_layers_of_one_shape_class_share_a_function_in_small_programs() -> None:
+    module = layers("size")
+    shared, alone = (print_kernels(module, shared=each) for each in (True, False))
+    # The first and second one write halos, the last one does not.
+    sums = [kernel for kernel in shared if "mulf_addf" in kernel.symbol]
+    assert len(sums) == 3 and len({kernel.symbol for kernel in sums}) == 2
+    assert len({kernel.symbol for kernel in alone if "mulf_addf" in kernel.symbol}) == 3
+    first, second = (kernel.numbers for kernel in sums[:2])
+    assert len(first) == len(second) and first != second
+    columns = [*zip(first, second, strict=True)]
+    assert len({*columns}) == len(columns), "constants that are always equal are one parameter"
+    assert all(one != other for one, other in columns), "equal constants stay constants"
+
+
+def assert_parameters_replace_constants(module: ModuleOp) -> None:
+    """With the numbers in place of parameters, each kernel is the C without sharing."""
+    pairs = zip(*(print_kernels(module, shared=each) for each in (True, False)), strict=True)
+    for shared, alone in pairs:
+        text = shared.text.split("\n", 1)[1]
+        for at, number in enumerate(shared.numbers):
+            text = re.sub(rf"\bp{at}\b", str(number), text)
+        assert text == alone.text.split("\n", 1)[1]
+
+
+@pytest.mark.parametrize("optimize", ["size", "balanced"])
+def test_parameters_of_small_programs_replace_constants_only(optimize: str) -> None:
+    assert_parameters_replace_constants(layers(optimize))
+
+
+def one_parameter(hand: Callable[..., None]) -> Callable[..., None]:
+    """Passes one number for all constants."""
+    return lambda op, places, parameters: hand(op, places, [0 for _ in parameters])
+
+
+def test_a_planted_bug_of_shared_functions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hand_numbers, "hand", one_parameter(hand))
+    with pytest.raises(AssertionError, match="one value a parameter"):
+        assert_parameters_replace_constants(layers("size"))
 
 
 def test_lengths_of_one_model_share_functions() -> None:

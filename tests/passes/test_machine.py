@@ -14,7 +14,7 @@ from xdsl.utils.arg_spec import parse_spec
 import popgraph
 from popgraph.backends.c.build import host
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.compiler import lower
+from popgraph.compiler import load, lower
 from popgraph.dialects.tile import is_contraction
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -25,7 +25,15 @@ from popgraph.passes.structured.schedule.reduction_order import orders
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.support import machine, tuning
 from popgraph.support.errors import BackendError
-from popgraph.support.machine import KINDS, MACHINES, PRESETS, TARGETS, Machine, unit_of
+from popgraph.support.machine import (
+    EMBEDDED,
+    KINDS,
+    MACHINES,
+    PRESETS,
+    TARGETS,
+    Machine,
+    unit_of,
+)
 from popgraph.support.tuning import Target, Tuning
 from popgraph.testing import Network, Node, build_network
 from popgraph.testing.structured import ContractSpec, Operand
@@ -36,6 +44,16 @@ CNN = Network(
         Node("Conv", (0, 1), (("pads", (1, 1, 1, 1)),)),
         Node("Relu", (3,)),
         Node("Conv", (4, 2), (("pads", (1, 1, 1, 1)),)),
+    ),
+    "f32",
+    (5,),
+)
+DEPTHWISE = Network(
+    ((1, 16, 8, 8), (16, 1, 3, 3), (16, 16, 1, 1)),
+    (
+        Node("Conv", (0, 1), (("pads", (1, 1, 1, 1)), ("group", 16))),
+        Node("Relu", (3,)),
+        Node("Conv", (4, 2), (("pads", (0, 0, 0, 0)),)),
     ),
     "f32",
     (5,),
@@ -66,6 +84,38 @@ def test_a_network_computes_the_same_on_every_machine(name: str) -> None:
     before = lower(module.clone(), compilation, options, level="graphcore")
     after = lower(before.clone(), compilation, options, level="structured")
     assert any(is_contraction(op) and op.schedule for op in after.walk())
+    assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_depthwise_convolutions_compute_the_same_on_microcontrollers(name: str) -> None:
+    """On a machine without vectors, the window of a depthwise convolution has a single lane."""
+    compilation = Compilation()
+    options = Options(machine=EMBEDDED[name], tuning=Tuning(least_products=64))
+    module = build_network(DEPTHWISE, compilation.weights)
+    before = lower(module, compilation, options, level="graphcore")
+    after = lower(before.clone(), compilation, options, level="structured")
+    widths = [op.schedule.lanes.data for op in after.walk() if is_contraction(op) and op.schedule]
+    assert widths == 2 * [EMBEDDED[name].vector_bytes // 4]
+    loops = lower(after.clone(), compilation, options, level="loops")
+    assert_same_meaning(before, loops, compilation.weights, tolerance=1e-5)
+
+
+CHOICE = """opset 21
+graph choice(x: f32[2, 300], boxes: f64[6, 4], w: f64[4, 4]) -> (best, place, y) {
+    (best, place) = TopK(x, [40])
+    y = boxes @ w
+}
+"""
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_selections_and_f64_compute_the_same_on_microcontrollers(name: str) -> None:
+    """A register of four bytes has one lane of f32, and none of f64."""
+    module, compilation = load(CHOICE)
+    options = Options(machine=EMBEDDED[name], tuning=Tuning(least_products=64))
+    before = lower(module, compilation, options, level="graphcore")
+    after = lower(before.clone(), compilation, options, level="loops")
     assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
 
 

@@ -11,10 +11,14 @@ from popgraph.backends.c.export.interface import Interface, Weights
 _OURS = {"-std=gnu11", "-fPIC", "-pthread", "-fvisibility=hidden"}
 """Flags of `FLAGS` that only PopGraph's own shared libraries need."""
 
+_LEVELS = {"size": "-Os", "balanced": "-Os"}
+"""{goal: its flag instead of -O2}."""
+
 
 def compile_flags(interface: Interface) -> list[str]:
     """The flags of GCC and Clang for any machine."""
-    own = [flag for flag in FLAGS if flag not in _OURS]
+    level = _LEVELS.get(interface.form.optimize)
+    own = [level if flag == "-O2" and level else flag for flag in FLAGS if flag not in _OURS]
     if interface.form.portable:
         own[own.index(FUSES)] = UNFUSED
     return ["-std=c11", *own, *(["-pthread"] if interface.pooled else [])]

@@ -52,11 +52,12 @@ def export(
         others.append(Interface(form, own, pooled, function.name, function.about, first))
         first += len(own.table.slots)
     interface = Interface(form, image, pooled, others=tuple(others))
+    steps = [source.steps_of(*one, form) for one in zip(modules, programs, strict=True)]
     name = form.name
     texts = {
         f"{name}.h": header(interface),
         f"{name}.hpp": cpp_header.header(interface),
-        f"{name}.c": source.source(interface, [*map(source.steps_of, modules, programs)], programs),
+        f"{name}.c": source.source(interface, steps, programs),
         f"{name}_runtime.h": source.runtime(interface.pooled),
         "main.c": check_program.main(interface),
         "check_data.h": check_program.data(interface, vectors, [one.vector for one in functions]),
@@ -113,6 +114,10 @@ class CExporter:
         return self.form.target.machine
 
     @property
+    def optimize(self) -> str:
+        return self.form.optimize
+
+    @property
     def is_here(self) -> bool:
         return self.form.target.name == HERE
 
@@ -154,6 +159,7 @@ def exporter(form: ExportForm) -> CExporter:
         form.casadi,
         form.package,
         form.version,
+        optimize=form.optimize or aim.optimize,
     )
     package.check(made)
     return CExporter(made)

@@ -20,7 +20,9 @@ from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import sizes_of
+from popgraph.dialects.tile import BufferOp, ProgramOp
 from popgraph.dialects.tile.program.ops import find_program
+from popgraph.dialects.tile.program.work import size
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod
 
@@ -86,7 +88,8 @@ def image_of(module: ModuleOp, weights: WeightStore, name: str, *, own_state: bo
 
     Variables that begin at zero need no ROM, unless another program has the state.
     """
-    table = replace(Layout(find_program(module, name)).table, sizes=sizes_of(module))
+    program = find_program(module, name)
+    table = replace(Layout(program).table, sizes=sizes_of(module), arena=_arena(program))
     rom, constants, firsts, end = list[memoryview](), list[Place](), list[Place](), 0
     for number, slot in enumerate(table.slots):
         content = _content(slot, table, module, weights, name)
@@ -99,6 +102,15 @@ def image_of(module: ModuleOp, weights: WeightStore, name: str, *, own_state: bo
             end += content.nbytes + padding
     written = tuple(_written(table))
     return Image(table, tuple(constants), tuple(firsts), tuple(rom), written)
+
+
+def _arena(program: ProgramOp) -> int:
+    """Bytes of scratch memory of a run; `prepare`, which ran at the export, may take more."""
+    buffers = (op for op in program.body.block.ops if isinstance(op, BufferOp))
+    ends = [
+        op.offset.value.data + size(op.memory.type) for op in buffers if op.space.data == "arena"
+    ]
+    return max(ends, default=0)
 
 
 def shared(images: Sequence[Image]) -> list[Image]:

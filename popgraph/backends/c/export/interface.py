@@ -54,6 +54,13 @@ class Form:
     """The version of the package, and of the one for CMake."""
     portable: bool = False
     """Whether kernels compute the same bits on every target."""
+    optimize: str = "speed"
+    """The goal of the program, see `Options.optimize`."""
+
+    @property
+    def index(self) -> str:
+        """The C type of indices: of the machine's width, as 64 bits are slow on 32-bit machines."""
+        return "i64" if self.optimize == "speed" else "isize"
 
     @property
     def verb(self) -> str:

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.export.image import called, size_of
 from popgraph.backends.c.export.interface import (
+    Form,
     Interface,
     Weights,
     parameters,
@@ -67,9 +68,9 @@ class Steps:
     text: str
 
 
-def steps_of(module: ModuleOp, program: str) -> Steps:
+def steps_of(module: ModuleOp, program: str, form: Form) -> Steps:
     """The code of a program."""
-    kernels = print_kernels(module)
+    kernels = print_kernels(module, shared=form.optimize != "speed", index=form.index)
     text = print_step(Layout(find_program(module, program)), kernels)
     return Steps(called(kernels, text), text)
 
@@ -84,6 +85,7 @@ def source(interface: Interface, steps: Sequence[Steps], programs: Sequence[str]
         f'#include "{name}.h"\n#include "{name}_runtime.h"\n\n#include <string.h>\n',
         "#include <stdlib.h>\n" if interface.form.malloc else "",
         _UNUSED,
+        "" if interface.form.index == "i64" else f"typedef ptrdiff_t {interface.form.index};\n",
         vector_typedefs(used),
         *map(_kernel, used),
         *(one.text for one in steps),

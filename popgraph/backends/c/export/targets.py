@@ -33,6 +33,8 @@ class ExportTarget:
     zig: tuple[str, ...] = ()
     """The flags of `zig cc`, a cross compiler for any machine."""
     compiler: str = "cc"
+    optimize: str = "speed"
+    """The usual goal of programs for it, see `Options.optimize`."""
 
 
 _FOREIGN: Mapping[str, ExportTarget] = {
@@ -69,6 +71,7 @@ _FOREIGN: Mapping[str, ExportTarget] = {
             ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"),
             ("-target", "thumb-linux-musleabihf", "-mcpu=cortex_m4"),
             "arm-none-eabi-gcc",
+            "size",
         ),
         ExportTarget(
             "riscv64",

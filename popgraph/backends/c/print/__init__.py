@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from popgraph.backends.c.print.unit import Kernel
 
 
-def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
+def print_kernel(function: func.FuncOp, *, shared: bool = False, index: str = "i64") -> Kernel:
     """Prints a kernel as C, see `kernels.print_kernel`."""
     from popgraph.backends.c.print import kernels
 
-    return kernels.print_kernel(function, shared=shared)
+    return kernels.print_kernel(function, shared=shared, index=index)

@@ -8,7 +8,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType
 
 from popgraph.backends.c.print import types
-from popgraph.backends.c.print.statements import Body
+from popgraph.backends.c.print.statements import INDEX, Body
 from popgraph.backends.c.print.unit import PORTABLE, Kernel, vectors_in
 from popgraph.dialects.locations import source
 from popgraph.dialects.tile.loops.known import is_portable
@@ -30,16 +30,16 @@ def kernel_name(symbol: str) -> str:
     return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
 
 
-def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
+def print_kernel(function: func.FuncOp, *, shared: bool = False, index: str = INDEX) -> Kernel:
     """
     Prints a kernel as C; equal kernels have the same name in every program.
 
     If `shared`, constants marked by hand-numbers become parameters, so that kernels of other sizes
-    are equal.
+    are equal. `index` is the C type of indices.
     """
     location = source(function.location)
     symbol = function.sym_name.data
-    body = Body(shared=shared)
+    body = Body(shared=shared, index=index)
     parameters = []
     try:
         for number, argument in enumerate(function.body.block.args):
@@ -49,12 +49,12 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
             else:
                 body.bind(argument, "chunk")
                 body.non_negative.add(argument)
-                parameters.append(f"{types.value(argument.type)} chunk")
+                parameters.append(f"{body.type_of(argument)} chunk")
         body.block(function.body.block)
     except PopgraphError as error:
         where = f"kernel {symbol}" + (f", from {location}" if location else "")
         raise type(error)(error.what, error.where or where, error.hint) from error
-    parameters += [f"i64 p{at}" for at in range(len(body.numbers))]
+    parameters += [f"{index} p{at}" for at in range(len(body.numbers))]
     # A digest instead of a number: layers and models that need the same C share an object file.
     mark = f"{PORTABLE} " if is_portable(function) else ""
     content = digest(*mark.split(), *parameters, *body.lines)[:DIGITS]
@@ -62,5 +62,6 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
     name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"
     prototype = f"void {name}({', '.join(parameters)})"
     text = "\n".join([f"{mark}{prototype} {{", *body.lines, "}", ""])
-    numbers, vectors = tuple(body.numbers), vectors_in(text)
+    numbers = tuple(body.numbers[at] for at in range(len(body.numbers)))
+    vectors = vectors_in(text)
     return Kernel(symbol, name, text, prototype, location, numbers, vectors)

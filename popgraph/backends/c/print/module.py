@@ -19,13 +19,17 @@ from popgraph.dialects.tile.loops.known import key_of
 
 
 def print_kernels(
-    module: ModuleOp, *, shared: bool = False, known: Mapping[str, Kernel] = MappingProxyType({})
+    module: ModuleOp,
+    *,
+    shared: bool = False,
+    known: Mapping[str, Kernel] = MappingProxyType({}),
+    index: str = "i64",
 ) -> list[Kernel]:
     """All kernels of a module; a function without a body is looked up in `known` by its key."""
     kernels = []
     for function in module.ops:
         if isinstance(function, func.FuncOp) and function.body.blocks:
-            kernels.append(print_kernel(function, shared=shared))
+            kernels.append(print_kernel(function, shared=shared, index=index))
         elif isinstance(function, func.FuncOp) and (found := known.get(key_of(function))):
             name, location = function.sym_name.data, source(function.location)
             kernels.append(replace(found, name=name, location=location))

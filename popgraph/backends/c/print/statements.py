@@ -14,13 +14,15 @@ from popgraph.backends.c.print.conversions import cast
 from popgraph.backends.c.print.expressions import expression
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
-from popgraph.dialects.tile.loops.handed import handed, natural
+from popgraph.dialects.tile.loops.handed import handed, natural, parameters_of
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.ranks.communicator import exchange_code
 
 STACK_BYTES = 1024 * 1024
 """Bytes of the local arrays of a kernel: a quarter of a thread's stack (POPGRAPH_STACK)."""
 
+INDEX = "i64"
+"""The C type of indices."""
 ALIGNMENT = 64
 """Bytes of a cache line, and of a vector of AVX-512."""
 
@@ -28,10 +30,14 @@ ALIGNMENT = 64
 class Body:
     """Prints the statements of one function; every value gets a C variable."""
 
-    def __init__(self, *, shared: bool = False) -> None:
-        """If `shared`, marked constants are parameters, and `numbers` has the values to pass."""
-        self._shared = shared
-        self.numbers: list[int] = []
+    def __init__(self, *, shared: bool = False, index: str = INDEX) -> None:
+        """
+        If `shared`, marked constants are parameters, and `numbers` the values to pass.
+
+        `index` is the C type of indices.
+        """
+        self._shared, self._index = shared, index
+        self.numbers: dict[int, int] = {}
         self.lines: list[str] = []
         self._names: dict[SSAValue, str] = {}
         self._pointers: dict[tuple[SSAValue, SSAValue], str] = {}
@@ -48,11 +54,14 @@ class Body:
     def operands(self, op: Operation) -> list[str]:
         """The variables (or literals) of the operands."""
         names = [self.name(operand) for operand in op.operands]
-        for place in handed(op) if self._shared else ():
-            names[place] = f"p{len(self.numbers)}"
+        places = handed(op) if self._shared else ()
+        for place, parameter in zip(
+            places, parameters_of(op, len(self.numbers)) if places else (), strict=True
+        ):
+            names[place] = f"p{parameter}"
             number = natural(op.operands[place])
             assert number is not None, "marked operands are constants"
-            self.numbers.append(number)
+            assert self.numbers.setdefault(parameter, number) == number, "one value a parameter"
         return names
 
     def bind(self, value: SSAValue, text: str) -> None:
@@ -99,9 +108,13 @@ class Body:
         if is_never_negative(op, self.non_negative):
             self.mark_non_negative(result)
 
+    def type_of(self, value: SSAValue) -> str:
+        """The C type of the variable of a value."""
+        return self._index if type(value.type) is IndexType else types.value(value.type)
+
     def define(self, value: SSAValue, text: str) -> None:
         """Declares a variable for `value`."""
-        type_ = types.value(value.type)
+        type_ = self.type_of(value)
         self.line(f"const {type_} {self.fresh(value, 'v')} = {text};")
 
     def mark_non_negative(self, index: SSAValue) -> None:
@@ -160,10 +173,10 @@ def _for(body: Body, op: Operation) -> None:
     for argument, initial, result in zip(carried, op.iter_args, op.results, strict=True):
         name = body.fresh(argument, "s")
         body.bind(result, name)
-        body.line(f"{types.value(argument.type)} {name} = {body.name(initial)};")
+        body.line(f"{body.type_of(argument)} {name} = {body.name(initial)};")
     n = body.fresh(index, "n")
     low, high, step = body.operands(op)[:3]
-    type_ = types.value(index.type)
+    type_ = body.type_of(index)
     body.open(f"for ({type_} {n} = {low}; {n} < {high}; {n} += {step}) {{")
     if op.lb in body.non_negative:
         body.mark_non_negative(index)
@@ -181,7 +194,7 @@ def _assign(body: Body, targets: Sequence[SSAValue], sources: Sequence[SSAValue]
     for number, (target, source) in enumerate(zip(targets, sources, strict=True)):
         if source in written and source is not target:
             saved = f"{body.name(target)}_next"
-            body.line(f"const {types.value(target.type)} {saved} = {texts[number]};")
+            body.line(f"const {body.type_of(target)} {saved} = {texts[number]};")
             texts[number] = saved
     for target, text in zip(targets, texts, strict=True):
         if body.name(target) != text:
@@ -191,7 +204,7 @@ def _assign(body: Body, targets: Sequence[SSAValue], sources: Sequence[SSAValue]
 def _if(body: Body, op: Operation) -> None:
     assert isinstance(op, scf.IfOp)
     for result in op.results:
-        body.line(f"{types.value(result.type)} {body.fresh(result, 'r')};")
+        body.line(f"{body.type_of(result)} {body.fresh(result, 'r')};")
     body.open(f"if ({body.name(op.cond)}) {{")
     _branch(body, op, op.true_region.block)
     if op.false_region.blocks:
@@ -369,7 +382,7 @@ def is_never_negative(op: Operation, known: set[SSAValue]) -> bool:
 def constant_offset(index: SSAValue) -> tuple[SSAValue, int] | None:
     """The terms of an index `base + constant`, constant >= 0; None for other indices."""
     add = index.owner
-    if type(add) is not arith.AddiOp or type(index.type) is not IndexType:
+    if type(add) is not arith.AddiOp or type(index.type) is not IndexType or handed(add):
         return None
     base, constant = add.operands
     number = natural(constant)

@@ -20,7 +20,7 @@ from popgraph.dialects.tile.structured.ops import indexed_dims, maps_attribute
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
+from popgraph.passes.options import SIZE, Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
 from popgraph.passes.structured.analysis.loops import sum_type, tensor
@@ -56,13 +56,17 @@ class ScheduleContractions(Pass):
     schedules: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     memory_first: bool = False
+    plain: bool = False
 
     @classmethod
     def of(cls, options: Options) -> ScheduleContractions:
-        first = bool(options.recompute)
-        return cls(options.target, options.schedules, options.measured or (), first)
+        first, plain = bool(options.recompute), options.optimize == SIZE
+        return cls(options.target, options.schedules, options.measured or (), first, plain)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        if self.plain:
+            _store_in_order(module)
+            return
         ending = SizeFlow.of_module(module).loops
         for op, loops in ending.items():
             set_running(op, loops)
@@ -152,6 +156,29 @@ def _schedule(
         constants.note(op)
 
 
+def _store_in_order(module: ModuleOp) -> None:
+    """Stores constants of contractions in the order of the loops that read them."""
+    constants = Constants()
+    for op in list(module.walk()):
+        if tile.is_contraction(op) and op.schedule is None and op.words is None:
+            for number, fixed in enumerate(constants.factors(op)):
+                value = op.operands[number]
+                if fixed and value.has_one_use() and layout_of(tensor(value)) is None:
+                    _reorder(op, number)
+        constants.note(op)
+
+
+def _reorder(op: tile.ReduceOp, number: int) -> None:
+    """Packs an operand in the order of the loops, unless it has that order."""
+    type_, map_ = tensor(op.operands[number]), op.input_maps[number]
+    digits = _digits(type_, map_, Order(op.sizes, op.input_maps, op.parallel_rank))
+    layout = _in_memory(map_, digits)
+    if layout.map.data != AffineMap.identity(len(map_.results)):
+        pack = tile.PackOp(op.operands[number], with_layout(type_, layout))
+        insert_made_for(op, pack)
+        op.operands[number] = pack.output
+
+
 def choose(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> Candidate | None:
     """
     The cheapest schedule by estimate; None if plain loops are as fast.
@@ -201,7 +228,7 @@ def candidates(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> l
     kind = sum_type(op)
     if kind is None or indexed_dims(op.epilogue.block) or prod(op.sizes) == 0:
         return []
-    width, running = target.machine.vector_bytes // lane_bytes(kind), running_of(op)
+    width, running = target.machine.lanes(lane_bytes(kind)), running_of(op)
     estimates = [
         Estimate(reads, fixed[reads.factor], dim, layout, width)
         for reads in operand_layouts(op, target)
@@ -239,8 +266,8 @@ def plain_cycles(op: tile.ReduceOp, target: Target) -> float:
     products * plain_cycles / 2.
     """
     kind = sum_type(op)
-    tuning, vector_bytes = target.tuning, target.machine.vector_bytes
-    width = vector_bytes // lane_bytes(kind) if kind is not None else 1
+    tuning = target.tuning
+    width = target.machine.lanes(lane_bytes(kind)) if kind is not None else 1
     forms = [
         offset(tensor(value), map_, op.sizes)
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)

@@ -111,8 +111,10 @@ def kernel_of(
     ends = zip(ends_of(op), memories[count:], strict=False)
     writer.sizes = {number: writer.size(memory) for number, memory in ends}
     if not emitter.covers_memory:
-        short = emitter.writes_short_pieces
-        zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
+        short, in_place = emitter.writes_short_pieces, {result for _, result in emitter.inplace}
+        zero_unwritten(
+            writer, emitter.outputs, outputs, emitter.cut, short=short, in_place=in_place
+        )
     parts = spans(writer, emitter.groups, emitter.cut, chunk, writer.sizes)
     emitter.write(Body(writer, inputs, outputs, parts))
     writer.close()

@@ -50,7 +50,7 @@ class TileCandidate:
     @property
     def width(self) -> int:
         """Lanes of a vector."""
-        return self.target.machine.vector_bytes // self.lane_bytes
+        return self.target.machine.lanes(self.lane_bytes)
 
     @property
     def line(self) -> int:
@@ -318,7 +318,7 @@ def winograd_candidates(
 ) -> Iterator[WinogradCandidate]:
     """Yields candidates by tile size, with blocks of 1 to `winograd_rounds` register tiles."""
     machine, tuning = target.machine, target.tuning
-    width = machine.vector_bytes // lane_bytes(found.kind)
+    width = machine.lanes(lane_bytes(found.kind))
     vectors = min(tuning.winograd_vectors, -(-found.op.sizes[3] // width))
     rows = min(tuning.max_tiles_in_registers, most_rows(machine.registers, vectors))
     for size in fitting_sizes(found):

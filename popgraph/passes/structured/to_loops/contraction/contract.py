@@ -94,10 +94,19 @@ class ContractLoops(Emitter):
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
-        assert sum_type(self.op) and set(strides) <= {0, 1} and 1 in strides, (
+        assert sum_type(self.op) and set(strides) <= {0, 1} and self._vectors(), (
             f"{self.schedule} does not fit: dimension {self.schedule.n_dim.data} is not "
             f"contiguous in either factor"
         )
+
+    def _vectors(self) -> list[Linear]:
+        """The factors that are read as vectors; a panel of one scalar has no loop over lanes."""
+        panel, single = self.panel, self.schedule.nr == 1
+        return [
+            form
+            for form in self.forms[:2]
+            if form.stride(self.lane) == 1 or (single and form.uses(panel))
+        ]
 
     def _nested(self) -> TileLoops:
         """The parallel loops, in the order of TileLoops."""
@@ -108,8 +117,7 @@ class ContractLoops(Emitter):
         rows = self._group_of(self.schedule.m_dim.data, groups)
         lines = self._group_of(self.schedule.m_outer_dim.data, groups)
         rest = [group for group in groups if group not in (rows, lines)]
-        vectors = [form for form in self.forms[:2] if form.stride(self.lane) == 1]
-        shared = [g for g in rest if any(form.uses(d) for form in vectors for d in g.dims)]
+        shared = [g for g in rest if any(form.uses(d) for form in self._vectors() for d in g.dims)]
         return TileLoops(
             shared,
             self._panels(),

@@ -70,8 +70,8 @@ def loops_of_box(
     # A vector that crosses the end of a chunk would write elements of the next chunk, or padding
     # of nobody.
     inner = innermost(shape)
-    vector_bytes, together = target.machine.vector_bytes, target.machine.lines_together
-    width = vector_bytes // (lane_bytes(kind) or vector_bytes)
+    machine, together = target.machine, target.machine.lines_together
+    width = machine.lanes(lane_bytes(kind) or machine.vector_bytes)
     whole = {dim for dim in dims if dim == inner or dim in along}
     steps = [together * width if dim in loaded else width if dim in whole else 1 for dim in dims]
     return [Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True)]
@@ -125,7 +125,7 @@ def copy(
     if transposes and source.form is not None:
         ends = CopyPlan(source.value, source.form, *target)
         shared = next((one for one in groups if cut and one.dims == (cut.dim,)), None)
-        lanes = vector_bytes // (lane_bytes(kind) or vector_bytes)
+        lanes = writer.target.machine.lanes(lane_bytes(kind) or vector_bytes)
         squares = ends.squares(point, groups, lanes, shared)
         # Vectors are loaded along `across`: if that loop is cut, its ranges must be multiples of
         # them.

@@ -160,7 +160,7 @@ class MapLoops(Emitter):
         kinds = [tensor(value).element_type for value in self.values]
         size = widest_lane(kinds, self.op.body.block)
         most = self.target.tuning.most_transposed
-        return min(most, self.target.machine.vector_bytes // size) if size else 1
+        return min(most, self.target.machine.lanes(size)) if size else 1
 
     @property
     def inplace(self) -> list[tuple[int, int]]:

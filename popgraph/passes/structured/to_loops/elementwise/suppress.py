@@ -20,7 +20,12 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, elem
 from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of, of_lanes
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    in_lanes,
+    lanes_of,
+    of_lanes,
+    vector_lanes,
+)
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -123,10 +128,10 @@ class _Row:
 
     @property
     def _key_lanes(self) -> int:
-        """Keys of a vector; 0 if they are not contiguous."""
+        """Keys of a vector; 0 without vectors, and if they are not contiguous."""
         type_ = tensor(self.op.keys)
         form = offset(type_, AffineMap.identity(3), type_.get_shape())
-        return self.writer.target.machine.vector_bytes // 4 if form.stride(2) == 1 else 0
+        return vector_lanes(self.writer.target.machine) if form.stride(2) == 1 else 0
 
     def _key(self, at: SSAValue) -> Index:
         return element_index(self.writer, tensor(self.op.keys), [self.batch, self.row, at])
@@ -266,7 +271,7 @@ class _Row:
 
     @property
     def _lanes(self) -> int:
-        return min(LANES, self.writer.target.machine.vector_bytes // 4)
+        return min(LANES, vector_lanes(self.writer.target.machine))
 
     def _clear(self, start: SSAValue) -> None:
         """Fills the next vector of kept boxes with empty ones."""

@@ -20,7 +20,7 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, elem
 from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, of_lanes
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, of_lanes, vector_lanes
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -78,12 +78,12 @@ class TopKLoops(Emitter):
 
     @property
     def _lanes(self) -> int:
-        """Elements of a vector; 0 if they are not contiguous, or not of 32 bits."""
+        """Elements of a vector; 0 without vectors, and if they have gaps or not 32 bits."""
         type_ = tensor(self.op.rows)
         form = offset(type_, AffineMap.identity(2), type_.get_shape())
         if element_types.from_ir(type_.element_type).bits != 32 or form.stride(1) != 1:
             return 0
-        return self.target.machine.vector_bytes // 4
+        return vector_lanes(self.target.machine)
 
 
 @dataclass(frozen=True)

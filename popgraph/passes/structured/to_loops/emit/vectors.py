@@ -13,6 +13,7 @@ from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Register, Source, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
+from popgraph.support.machine import Machine
 
 Emit = Callable[[int, list[SSAValue]], list[SSAValue]]
 """Writes one step: (number of elements, carried values) -> next carried values."""
@@ -32,6 +33,12 @@ def fitting_lanes(extent: int, vector_bytes: int, widest: int) -> int:
     while lanes > extent:
         lanes //= 2
     return lanes if lanes >= 4 or lanes == most > 1 else 0
+
+
+def vector_lanes(machine: Machine) -> int:
+    """The lanes of 32 bits of a vector register; 0 on a machine without vectors."""
+    lanes = machine.lanes(4)
+    return lanes if lanes > 1 else 0
 
 
 def lanes_of(value: SSAValue) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -28,21 +28,27 @@ def zero_unwritten(
     cut: CutAttr | None = None,
     *,
     short: bool = False,
+    in_place: Container[int] = (),
 ) -> None:
     """
     Zeroes the memory of results that no loop writes: halos and gaps.
 
     Each chunk zeroes a share of a halo, close to its results: of the last axis if it writes `short`
-    pieces, else of an outer one. A kernel whose results have gaps is not cut.
+    pieces, else of an outer one. A kernel whose results have gaps is not cut. Results `in_place`
+    may have the memory of an operand, and slices that of other results: only halos are zeroed.
     """
-    for value, memory in zip(values, memories, strict=True):
+    most = writer.target.tuning.most_halo_boxes
+    for number, (value, memory) in enumerate(zip(values, memories, strict=True)):
         type_ = tensor(value)
         physical = physical_shape(type_)
-        # Gaps are scattered between elements, so all memory is zeroed; a halo is a few boxes.
-        if has_gaps(value):
-            clear_box(writer, type_, memory, (0,), (prod(physical),))
         boxes = list(halo_boxes(type_))
-        if not boxes:
+        halo = halo_of(type_)
+        is_own = halo is not None and halo.part < 0 and number not in in_place
+        many = is_own and cut is None and len(boxes) > most
+        # Gaps are scattered between elements, so all memory is zeroed; a halo is a few boxes.
+        if has_gaps(value) or many:
+            clear_box(writer, type_, memory, (0,), (prod(physical),))
+        if not boxes or many:
             continue
         mine = None if cut is None else _part_of(writer, memories[0], physical, cut.count, short)
         for start, sizes in boxes:

@@ -116,7 +116,7 @@ class InputTransform:
         memory, type_ = into
         self.transformed = IterationPoint(writer, type_.get_shape())
         self.into = Access(memory, offset(type_, AffineMap.identity(3), type_.get_shape()))
-        self.width = writer.target.machine.vector_bytes // lane_bytes(self.kind)
+        self.width = writer.target.machine.lanes(lane_bytes(self.kind))
 
     def transform(self, number: Index, slot: Index) -> None:
         """Writes all channels of one tile, as number `place` in memory."""
