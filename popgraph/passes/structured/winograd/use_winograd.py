@@ -102,7 +102,8 @@ class UseWinograd(Pass):
 
     @classmethod
     def of(cls, options: Options) -> UseWinograd | None:
-        if options.winograd:
+        # Microcontrollers store transformed weights in ROM: four times as many.
+        if options.winograd and not options.target.machine.is_scalar:
             measured = options.measured or ()
             return cls(options.target, options.schedules, measured, options.threads)
         for text in options.schedules:
