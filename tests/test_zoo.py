@@ -58,6 +58,16 @@ SMALL: dict[str, tuple[dict[str, object], tuple[Any, ...]]] = {
         (WORDS, classes(8, 12)),
     ),
     "gpt": (TEXT, (WORDS,)),
+    "resnet8": ({"classes": 2, "width": 4, "size": 8}, (images(8, 3, 8), classes(8))),
+    "ds_cnn": (
+        {"classes": 2, "width": 8, "blocks": 1, "dropout": [0.0, 0.0]},
+        (images(8, 1, 49)[..., :10], classes(8)),
+    ),
+    "mobilenet_v1": (
+        {"classes": 2, "size": 8, "blocks": [[8, 1], [16, 2]], "last": 16},
+        (images(8, 3, 8), classes(8)),
+    ),
+    "autoencoder": ({"features": 20, "width": 8, "layers": 1}, (images(16, 1, 20)[:, 0, 0],)),
 }
 """Parameters of a small network, and its data."""
 SAME = {"resnet34": "resnet18"}
@@ -102,6 +112,13 @@ PUBLISHED = {
     "bert_tiny": 4_385_920 - 2 * 128 + 2 * 129,
 }
 """Weights of the published networks. Our BERT has no segments, and two classes."""
+WITH_STATISTICS = {
+    "resnet8": 78_666,
+    "ds_cnn": 24_908,
+    "mobilenet_v1": 221_794,
+    "autoencoder": 269_992,
+}
+"""Numbers of MLPerf Tiny's networks, whose Keras counts the statistics of BatchNormalization."""
 
 
 @pytest.mark.parametrize("name", zoo.names())
@@ -112,6 +129,7 @@ def test_the_page_states_the_number_of_weights(name: str) -> None:
     sizes = {key: prod(one.value.type.get_shape()) for key, one in found.items()}
     count = sum(size for key, size in sizes.items() if not key.endswith(("/mean", "/variance")))
     assert count == PUBLISHED.get(name, count)
+    assert sum(sizes.values()) == WITH_STATISTICS.get(name, sum(sizes.values()))
     entry = zoo.entry(name)
     start = f"| [`{name}`](../popgraph/zoo/{entry.file}) | {entry.about} | {count:,} |"
     (row,) = (line for line in PAGE.read_text().splitlines() if line.startswith(start))
@@ -172,7 +190,7 @@ def test_the_command_lists_prints_and_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name, parameters, message, hint",
     [
-        ("resnet81", {}, "no network 'resnet81'", "did you mean 'resnet18'"),
+        ("resnet188", {}, "no network 'resnet188'", "did you mean 'resnet18'"),
         ("lenet", {"clases": 3}, "lenet has no parameter 'clases'", "did you mean 'classes'"),
         ("vit_tiny", {"patches": 3}, "no parameter 'patches'", "did you mean 'patch'"),
         ("lenet", {"classes": 3.5}, "'classes' is an integer, not 3.5", "classes=10"),

@@ -49,6 +49,8 @@ class Machine:
     """Size of a vector register; 1 without vectors."""
     registers: int = 32
     """Number of vector registers, which bounds the register tile and its operands."""
+    integer_registers: int = 0
+    """Number of registers for integers if it is another one, as on machines without vectors."""
     fmas_per_cycle: int = 2
     """Vector FMAs issued per cycle."""
     fma_latency: float = 4.0
@@ -131,6 +133,11 @@ class Machine:
     """Cycles for a thread to claim a chunk."""
     cores: int = field(default=1, repr=False)
     """Number of cores, for reports only: programs do not depend on it."""
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether a register holds a single number, as on microcontrollers."""
+        return self.vector_bytes <= 4
 
     def line_elements(self, element_bytes: int) -> int:
         """Elements per cache line."""
@@ -219,7 +226,15 @@ EMBEDDED: Mapping[str, Machine] = {
         # registers. GCC keeps vectors that it has no registers for in memory: DS-CNN takes 15.0
         # million instructions with vectors of four numbers, 5.3 million with scalars.
         replace(
-            _generic("armv7e-m", 4, 32),
+            _generic("armv7e-m", 4, 32, ("u8i8", "i8i8")),
+            # Of 13 integer registers, five hold addresses and loop counters.
+            integer_registers=8,
+            # One instruction at a time: products and loads take a cycle, and overlap nothing.
+            fmas_per_cycle=1,
+            fma_latency=1.0,
+            scalar_load_cycles=1.0,
+            unaligned_vectors=1.0,
+            strided_cycles=1.0,
             fuses_multiply_add=False,
             l1_bytes=16 * KIB,
             l2_bytes=64 * KIB,

@@ -63,6 +63,10 @@ _ENTRIES = (
     Entry("bert_tiny", "texts", "bert.pgraph"),
     Entry("lstm_tagger", "the tag of every word", "lstm_tagger.pgraph"),
     Entry("gpt", "the next token", "gpt.pgraph"),
+    Entry("resnet8", "images, on microcontrollers", "resnet8.pgraph"),
+    Entry("ds_cnn", "spoken key words, on microcontrollers", "ds_cnn.pgraph"),
+    Entry("mobilenet_v1", "persons in images, on microcontrollers", "mobilenet_v1.pgraph"),
+    Entry("autoencoder", "unusual sounds, on microcontrollers", "autoencoder.pgraph"),
 )
 ENTRIES = {entry.name: entry for entry in _ENTRIES}
 """The networks by name."""

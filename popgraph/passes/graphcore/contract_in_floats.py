@@ -23,6 +23,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.whole_sums import AnyContraction, IntegerSums, summed_axes
+from popgraph.passes.options import Options
 from popgraph.support.laws import Law, Proof, function, variable
 
 EXACT = 1 << 24
@@ -131,6 +132,11 @@ class ContractInFloats(Pass):
     """
 
     name = "contract-in-floats"
+
+    @classmethod
+    def of(cls, options: Options) -> ContractInFloats | None:
+        """The pass, unless the machine has no vectors: it multiplies integers as fast as floats."""
+        return None if options.target.machine.is_scalar else cls()
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         apply_rules(module, [SumInFloats(compilation.weights)])

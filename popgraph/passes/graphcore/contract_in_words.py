@@ -61,6 +61,9 @@ A, B, Z, Q, U = map(variable, ("a", "b", "z", "q", "u"))
 SHIFTED = (index_law((Q - Z * U) + (A - Z) * B, (Q + A * B) - Z * (U + B)),)
 """One more term of the sums q of a * b, and u of b. It holds modulo 2^32, too: a ring."""
 
+NO_ZERO = np.zeros((), WORD)
+"""The zero of integers that stand for themselves."""
+
 
 class SumInWords(Rule[AnyContraction]):
     """
@@ -162,12 +165,43 @@ class SumInWords(Rule[AnyContraction]):
         """Pads words with the zero, since padding must contribute a - zero = 0."""
         zero = computed_array(factor.whole_zero(), self.weights)
         assert zero is not None, "`_is_uniform` requires a literal zero"
-        rank, around = len(op.pads) // 2, op.pads.data
         number = np.full(words.count, int(zero.reshape(-1)[0])).astype(words.lhs)
-        fill = int(number.view(WORD)[0])
-        ends = [(0, 0, *around[:rank]), (0, 0, *around[rank:])]
-        none = [0] * (rank + 2)
-        return PadOp(value, low=ends[0], high=ends[1], interior=none, value=fill).result
+        return padded_by(op, value, int(number.view(WORD)[0]))
+
+
+class SumAsStored(Rule[AnyContraction]):
+    """
+    y = conv (cast a - zero), b  ->  y = conv (cast (pad a)), (cast b) - (sums of zero * b)
+
+    The same for mat_mul, and without a zero. Only on machines without vectors, if zero and b are
+    literals. Casts are then direct operands, so that the contraction reads integers as stored, and
+    b is stored in a byte per number.
+    """
+
+    ROOTS = (MatMulOp, ConvOp)
+
+    def __init__(self, weights: WeightStore, target: Target) -> None:
+        super().__init__(weights)
+        self._is_scalar = target.machine.is_scalar
+
+    def rewrite(self, op: AnyContraction) -> Operand | None:
+        lhs, rhs = op.operands[0].owner, computed_array(op.operands[1], self.weights)
+        if not self._is_scalar or rhs is None or isinstance(op.operands[1].owner, CastOp):
+            return None
+        zero = computed_array(lhs.rhs, self.weights) if isinstance(lhs, SubOp) else NO_ZERO
+        cast = lhs.lhs.owner if isinstance(lhs, SubOp) else lhs
+        if not isinstance(cast, CastOp) or not dtype_of(cast.x).is_integer or zero is None:
+            return None
+        narrow = rhs.astype(np.int8)
+        if tensor_of(op.result).element_type != i32 or zero.size != 1 or np.any(narrow != rhs):
+            return None
+        w = CastOp(self.literal(narrow), to=i32)
+        if isinstance(op, ConvOp):
+            x = CastOp(padded_by(op, cast.x, int(zero.item())), to=i32)
+            sums: Operand = ConvOp(x, w, **op.options | {"pads": [0] * len(op.pads)})
+        else:
+            sums = MatMulOp(cast, w)
+        return SubOp(sums, _sums_of(op, lhs.rhs)) if isinstance(lhs, SubOp) else sums
 
 
 class SumHalvesInWords(Rule[AnyProduct]):
@@ -201,6 +235,16 @@ class SumHalvesInWords(Rule[AnyProduct]):
         lhs, rhs = (packed(half, axis, 2) for half, axis in zip(halves, axes, strict=True))
         sums, element = _sums_in_words(op, lhs, rhs, words), tensor_of(op.result).element_type
         return sums if element == f32 else CastOp(sums, to=element)
+
+
+def padded_by(op: ConvOp, value: SSAValue, number: int) -> SSAValue:
+    """The input of a convolution, padded with a number other than 0."""
+    if not any(op.pads):
+        return value
+    rank, around = len(op.pads) // 2, op.pads.data
+    ends = [(0, 0, *around[:rank]), (0, 0, *around[rank:])]
+    none = [0] * (rank + 2)
+    return PadOp(value, low=ends[0], high=ends[1], interior=none, value=number).result
 
 
 def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[WordFormat]:
@@ -297,4 +341,5 @@ class ContractInWords(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         weights, target = compilation.weights, self.target
-        apply_rules(module, [SumInWords(weights, target), SumHalvesInWords(weights, target)])
+        rules = (SumInWords, SumHalvesInWords, SumAsStored)
+        apply_rules(module, [rule(weights, target) for rule in rules])

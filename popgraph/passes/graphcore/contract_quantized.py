@@ -141,12 +141,20 @@ class ContractIntegers(Rule[AnyContraction]):
         return MulOp(CastOp(sums, to=f32), self.literal(scale))
 
     def _fit(self, op: AnyContraction, factors: Sequence[Dequantized]) -> bool:
-        """Whether words of the machine hold the numbers and pay, and 32 bits hold the sums."""
+        """
+        Whether 32 bits hold the sums, and integers pay.
+
+        That is, words of the machine hold the numbers and pay, or the machine has no vectors:
+        integers then take as many instructions as floats, and a quarter of the memory.
+        """
         lhs, rhs = factors
         window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
         most = lhs.magnitude * rhs.magnitude * prod(window) * terms_of(op)
         if most > np.iinfo(WORD).max:
             return False
+        # Other machines may sum floats, which round.
+        if self._target.machine.is_scalar and not self._target.portable:
+            return True
         (first, *shifted), (second, *_) = lhs.intervals, rhs.intervals
         return any(
             words.fit(first, second) or any(words.fit_shifted(one, second) for one in shifted)
@@ -246,8 +254,9 @@ class ContractQuantized(Pass):
 
     @classmethod
     def of(cls, options: Options) -> ContractQuantized | None:
-        """The pass, if the machine has fast products of packed integers."""
-        return cls(options.target) if options.target.machine.words else None
+        """The pass, if the machine has fast products of integers."""
+        machine = options.target.machine
+        return cls(options.target) if machine.words or machine.is_scalar else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         weights = compilation.weights

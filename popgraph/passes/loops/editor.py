@@ -128,7 +128,9 @@ def _keys(op: Operation) -> tuple[object, ...]:
     if kind is vector.BroadcastOp:
         return (((kind, lanes_of(op.results[0])), operands[0]),)
     if kind is arith.ConstantOp:
-        return (op.properties["value"], constant_of(op.results[0]))
+        if type(op.results[0].type) is IndexType:
+            return (op.properties["value"], constant_of(op.results[0]))
+        return (op.properties["value"],)
     return ()
 
 

@@ -30,7 +30,9 @@ DEFERRED = {arith.CmpiOp, vector.BroadcastOp}
 
 @cache
 def _is_pure(kind: type[Operation]) -> bool:
-    return kind.has_trait(Pure) and not (kind in SCALARS and SCALARS[kind].trapping)
+    # xDSL's `arith.extsi` lacks the trait.
+    pure = kind.has_trait(Pure) or kind is arith.ExtSIOp
+    return pure and not (kind in SCALARS and SCALARS[kind].trapping)
 
 
 def is_pure(op: Operation) -> bool:

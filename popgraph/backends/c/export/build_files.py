@@ -11,8 +11,8 @@ from popgraph.backends.c.export.interface import Interface, Weights
 _OURS = {"-std=gnu11", "-fPIC", "-pthread", "-fvisibility=hidden"}
 """Flags of `FLAGS` that only PopGraph's own shared libraries need."""
 
-_LEVELS = {"size": "-Os", "balanced": "-Os"}
-"""{goal: its flag instead of -O2}."""
+_LEVELS = {"size": "-Os"}
+"""{goal: its flag instead of -O2}; with -Os, GCC spills register tiles of integers."""
 
 
 def compile_flags(interface: Interface) -> list[str]:

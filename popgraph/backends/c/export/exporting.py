@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 
 from popgraph.backends.c.export import build_files, casadi, check_program, cpp_header, source
-from popgraph.backends.c.export.image import Image, image_of, shared
+from popgraph.backends.c.export.image import ALIGNMENT, SMALLEST, Image, image_of, shared
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
 from popgraph.backends.c.export.names import check_name, check_version
 from popgraph.backends.c.export.packages.package import Package, Sources
@@ -38,8 +38,9 @@ def export(
     modules = [module, *(_own_programs(one.module, one.name) for one in functions)]
     programs = [program, *(f"{one.name}_main" for one in functions)]
     stores = [weights, *(one.weights for one in functions)]
+    alignment = SMALLEST if form.target.machine.is_scalar else ALIGNMENT
     images = [
-        image_of(one, store, name, own_state=one is module)
+        image_of(one, store, name, own_state=one is module, alignment=alignment)
         for one, store, name in zip(modules, stores, programs, strict=True)
     ]
     if functions:

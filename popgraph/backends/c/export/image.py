@@ -20,14 +20,15 @@ from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import sizes_of
-from popgraph.dialects.tile import BufferOp, ProgramOp
+from popgraph.dialects.tile.program.lifetimes import arena_bytes
 from popgraph.dialects.tile.program.ops import find_program
-from popgraph.dialects.tile.program.work import size
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod
 
 ALIGNMENT = 64
 """The alignment of tensors in both images: a cache line."""
+SMALLEST = 8
+"""The alignment of constants on machines without vectors, of any element type."""
 
 
 def size_of(slot: Slot) -> int:
@@ -36,8 +37,8 @@ def size_of(slot: Slot) -> int:
     return prod(slot.shape) * slot.dtype.numpy.itemsize
 
 
-def _up(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _up(size: int, alignment: int = ALIGNMENT) -> int:
+    return -(-size // alignment) * alignment
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,23 @@ class Image:
         return [one for one in self.written if self.table.slots[one.number].space == "variable"]
 
 
-def image_of(module: ModuleOp, weights: WeightStore, name: str, *, own_state: bool = True) -> Image:
+def image_of(
+    module: ModuleOp,
+    weights: WeightStore,
+    name: str,
+    *,
+    own_state: bool = True,
+    alignment: int = ALIGNMENT,
+) -> Image:
     """
-    The images of a program, with the results of `prepare` in ROM.
+    The images of a program, with the results of `prepare` in ROM, and aligned constants.
 
     Variables that begin at zero need no ROM, unless another program has the state.
     """
     program = find_program(module, name)
-    table = replace(Layout(program).table, sizes=sizes_of(module), arena=_arena(program))
+    # `prepare` has run: its scratch memory, such as a whole weight, is not needed any more.
+    arena = arena_bytes(program)
+    table = replace(Layout(program).table, sizes=sizes_of(module), arena=arena)
     rom, constants, firsts, end = list[memoryview](), list[Place](), list[Place](), 0
     for number, slot in enumerate(table.slots):
         content = _content(slot, table, module, weights, name)
@@ -97,20 +107,11 @@ def image_of(module: ModuleOp, weights: WeightStore, name: str, *, own_state: bo
         if content is not None and not is_zero:
             place = Place(number, end, content.nbytes)
             (firsts if slot.space == "variable" else constants).append(place)
-            padding = _up(content.nbytes) - content.nbytes
+            padding = _up(content.nbytes, alignment) - content.nbytes
             rom += [content, memoryview(bytes(padding))]
             end += content.nbytes + padding
     written = tuple(_written(table))
     return Image(table, tuple(constants), tuple(firsts), tuple(rom), written)
-
-
-def _arena(program: ProgramOp) -> int:
-    """Bytes of scratch memory of a run; `prepare`, which ran at the export, may take more."""
-    buffers = (op for op in program.body.block.ops if isinstance(op, BufferOp))
-    ends = [
-        op.offset.value.data + size(op.memory.type) for op in buffers if op.space.data == "arena"
-    ]
-    return max(ends, default=0)
 
 
 def shared(images: Sequence[Image]) -> list[Image]:

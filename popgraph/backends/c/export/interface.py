@@ -60,7 +60,8 @@ class Form:
     @property
     def index(self) -> str:
         """The C type of indices: of the machine's width, as 64 bits are slow on 32-bit machines."""
-        return "i64" if self.optimize == "speed" else "isize"
+        small = self.optimize != "speed" or self.target.machine.is_scalar
+        return "isize" if small else "i64"
 
     @property
     def verb(self) -> str:

@@ -19,6 +19,23 @@ POPGRAPH_INLINE u64 f32_to_whole(f32 x) {
     return x >= -0x1p31f && x < 0x1p31f ? (u64)(i32)x : f64_to_whole((f64)x);
 }
 
+/*
+ * The nearest integer, ties to even, between two integers; NaN is the lower one. A Cortex-M4 converts
+ * with saturation, NaN to 0, in one instruction, and has none for rintf.
+ */
+POPGRAPH_INLINE i32 popgraph_nearest(f32 x, f32 low, f32 high) {
+#if defined(__ARM_FP) && defined(__thumb__) && !defined(__ARM_FEATURE_DIRECTED_ROUNDING)
+    i32 whole;
+    if (low != 0.0f) x = x > low ? x : low;
+    __asm__("vcvtr.s32.f32 %0, %1" : "=t"(whole) : "t"(x));
+    if (low == 0.0f) whole = whole > 0 ? whole : 0;
+    return whole < (i32)high ? whole : (i32)high;
+#else
+    x = x > low ? x : low;
+    return (i32)rintf(!(x > high) ? x : high);
+#endif
+}
+
 /* All lanes at once where no number is out of range. */
 #define POPGRAPH_WHOLE_LANES(F, f, I, i, n, limit, whole, x) __extension__ ({ \
     union { F v; f s[n]; } from = {.v = (x)}; \

@@ -220,6 +220,8 @@ def _shuffle(op: Operation, operands: Sequence[str]) -> str:
 
 _DOT_LANES = (4, 8, 16)
 """Lane counts for which the headers have a dot-product instruction."""
+_SCALAR_DOTS = ("u8i8", "i8i8")
+"""Words for which they have one without vectors."""
 
 
 def _dot(op: Operation, operands: Sequence[str]) -> str:
@@ -233,7 +235,9 @@ def _dot(op: Operation, operands: Sequence[str]) -> str:
     words = (held.mirror or held.name).upper()
     type_ = types.value(op.result.type)
     unsigned = "u32" if count is None else f"u32x{count}"
-    name = f"DOT_{words}_{count}" if count in _DOT_LANES else f"PLAIN_DOT_{words}"
+    is_scalar = count is None and words.lower() in _SCALAR_DOTS
+    lanes = 1 if is_scalar else count
+    name = f"DOT_{words}_{lanes}" if is_scalar or count in _DOT_LANES else f"PLAIN_DOT_{words}"
     return f"POPGRAPH_{name}({type_}, {unsigned}, {lhs}, {rhs}, {total})"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isnan
 
 from xdsl.dialects import arith, math, vector
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.backends.c.print.types import Element
@@ -293,6 +293,34 @@ def clamped(value: SSAValue) -> tuple[float, float] | None:
         return None
     low, high = _number(pair[1]), _number(least.rhs)
     return None if low is None or high is None else (min(low, high), high)
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The nearest integer to a float within bounds, and the operations that compute it."""
+
+    value: SSAValue
+    low: float
+    high: float
+    steps: tuple[Operation, ...]
+    """Operations whose results nothing else reads."""
+
+
+def nearest(op: Operation) -> Nearest | None:
+    """`(int) roundeven(min((x > low ? x : low), high))` of scalars in f32; None for others."""
+    rounded = op.operands[0].owner if isinstance(op, arith.FPToSIOp) else None
+    if not isinstance(rounded, math.RoundEvenOp) or rounded.operand.type != f32:
+        return None
+    bounds, least = clamped(rounded.result), rounded.operand.owner
+    if bounds is None or not isinstance(least, arith.MinimumfOp):
+        return None
+    chosen = least.lhs.owner
+    assert isinstance(chosen, arith.SelectOp | SelectOp)
+    compared = chosen.operands[0].owner
+    steps = [one for one in (rounded, least, chosen, compared) if isinstance(one, Operation)]
+    if not all(one.results[0].has_one_use() for one in steps):
+        return None
+    return Nearest(chosen.operands[1], *bounds, tuple(steps))
 
 
 def _divides(value: SSAValue) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import arith, complex, func, math, memref, scf, vector
-from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.dialects.builtin import FloatAttr, IndexType, MemRefType, f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
 from popgraph.backends.c.print import literals, types
 from popgraph.backends.c.print.conversions import cast
 from popgraph.backends.c.print.expressions import expression
+from popgraph.backends.c.print.rows import Nearest, nearest
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.dialects.tile.loops.handed import handed, natural, parameters_of
@@ -43,6 +44,8 @@ class Body:
         self._pointers: dict[tuple[SSAValue, SSAValue], str] = {}
         self.non_negative: set[SSAValue] = set()
         """Indices that are never negative, as far as the operations show that compute them."""
+        self._nearest: dict[Operation, Nearest] = {}
+        self._skipped: set[Operation] = set()
         self._numbers: dict[str, int] = {}
         self._depth = 1
         self._stack = 0
@@ -88,9 +91,15 @@ class Body:
 
     def block(self, block: Block) -> None:
         """Prints the operations of a block; terminators print nothing."""
+        for op in block.ops:
+            found = nearest(op)
+            if found is not None:
+                self._nearest[op] = found
+                self._skipped.update(found.steps)
         op = block.first_op
         while op is not None:
-            self.statement(op)
+            if op not in self._skipped:
+                self.statement(op)
             op = op.next_op
 
     def statement(self, op: Operation) -> None:
@@ -103,6 +112,14 @@ class Body:
             raise UnsupportedError(f"a kernel cannot contain {op.name}")
         (result,) = op.results
         if self._is_folded(result):
+            return
+        found = self._nearest.get(op)
+        if found is not None:
+            bounds = ", ".join(
+                literals.literal(FloatAttr(bound, f32), f32) for bound in (found.low, found.high)
+            )
+            text = f"popgraph_nearest({self.name(found.value)}, {bounds})"
+            self.define(result, cast(text, "i32", types.value(result.type), None))
             return
         self.define(result, expression(op, self.operands(op)))
         if is_never_negative(op, self.non_negative):

@@ -41,6 +41,12 @@ def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
     return used[::-1]
 
 
+def arena_bytes(program: ProgramOp) -> int:
+    """The bytes of the arena that steps use; `prepare` may use more."""
+    buffers = [op for op in program.body.walk() if isinstance(op, BufferOp) and _is_arena(op)]
+    return max((_interval(op)[1] for op in buffers), default=0)
+
+
 @dataclass(frozen=True)
 class Lifetime:
     """A range of the arena, from the call that writes it to the last call that reads it."""

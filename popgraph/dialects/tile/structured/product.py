@@ -36,7 +36,7 @@ from xdsl.printer import Printer
 
 from popgraph.dialects.element_types import words_accumulator
 from popgraph.dialects.tile.lanes import DotOp
-from popgraph.dialects.tile.scalars import widening
+from popgraph.dialects.tile.scalars import widening, widens
 from popgraph.dialects.tile.structured.ops import IndexOp, YieldOp
 
 
@@ -223,5 +223,7 @@ class FoldDirective(CustomDirective):
 def _is_plain(found: Product, body: Region, initial: Attribute) -> bool:
     """Whether a body multiplies unmodified elements, and its sums start at zero."""
     kinds = [argument.type for argument in body.block.args]
+    if found.words is None and not all(widens(kind, kinds[-1]) for kind in kinds):
+        return False  # Integers are extended by their sign or without it, so the text says which.
     written = product_body(kinds, found.words, fused=found.fused)
     return initial == ArrayAttr([zero_of(kinds[-1])]) and body.is_structurally_equivalent(written)

@@ -26,6 +26,7 @@ from popgraph.passes.graphcore.canonicalize import (
     shuffles,
 )
 from popgraph.passes.graphcore.canonicalize.rewriting import apply_rules
+from popgraph.passes.options import Options
 
 RULES = (
     *arithmetic.RULES,
@@ -47,6 +48,9 @@ RULES = (
 OF_NUMBERS = (arithmetic.MultiplyByReciprocal,)
 """Rules that read a number which may be a size of the call; skipped in programs with such sizes."""
 
+OF_VECTORS = (quantized.KeepAsFloats,)
+"""Rules that save conversions at the price of memory; skipped on machines without vectors."""
+
 
 @dataclass(frozen=True)
 class Canonicalize(Pass):
@@ -60,7 +64,16 @@ class Canonicalize(Pass):
 
     name = "canonicalize"
     TOLERANCE: ClassVar[float] = 1e-5
+    keeps_integers: bool = False
+    """Whether integers that are read as floats are stored as integers."""
+
+    @classmethod
+    def of(cls, options: Options) -> Canonicalize:
+        return cls(options.target.machine.is_scalar)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        without = OF_NUMBERS if sizes_of(module) else ()
+        without = {
+            *(OF_NUMBERS if sizes_of(module) else ()),
+            *(OF_VECTORS if self.keeps_integers else ()),
+        }
         apply_rules(module, [rule(compilation.weights) for rule in RULES if rule not in without])

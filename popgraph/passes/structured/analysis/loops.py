@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     Float32Type,
     Float64Type,
     TensorType,
+    i32,
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import (
@@ -105,9 +106,15 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
     return kind if isinstance(kind, Float32Type | Float64Type) else None
 
 
-def sum_type(op: tile.ReduceOp) -> Attribute | None:
-    """The type of vectorized sums; None if a contraction cannot be vectorized."""
-    return op.sum_type if op.words is not None else lane_type([op.sum_type])
+def sum_type(op: tile.ReduceOp, *, scalar: bool = False) -> Attribute | None:
+    """
+    The type of vectorized sums; None if a contraction cannot be vectorized.
+
+    Register tiles of a `scalar` machine hold sums of 32-bit integers, too.
+    """
+    if op.words is not None or (scalar and op.sum_type == i32):
+        return op.sum_type
+    return lane_type([op.sum_type])
 
 
 def has_identity_epilogue(op: tile.ReduceOp) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
@@ -16,6 +16,7 @@ from popgraph.dialects.tile.affine import composed, linear, row_major, simplifie
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import element, is_identity
 from popgraph.dialects.value_types import set_type
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.shapes import Shape
 
@@ -102,6 +103,41 @@ def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SS
         op.detach()
         block.add_op(op)
     raise AssertionError("a body ends with tile.yield")
+
+
+def read_factor(
+    op: tile.ReduceOp, number: int, stored: SSAValue, write: Callable[[Block, SSAValue], SSAValue]
+) -> None:
+    """Replaces a factor of a contraction by its stored form, which `write` converts in the body."""
+    old = op.body.block
+    kinds = [argument.type for argument in old.args]
+    kinds[number] = element(stored)
+    body = Block(arg_types=kinds)
+    values: list[SSAValue] = list(body.args)
+    values[number] = write(body, values[number])
+    body.add_op(tile.YieldOp(*moved(body, old, values)))
+    op.body.detach_block(old)
+    old.erase()
+    op.body.add_block(body)
+    op.operands[number] = stored
+
+
+def views_above(value: SSAValue) -> tuple[list[tile.ViewOp], Operation | Block]:
+    """The views through which a value is seen, the last one first, and the owner of the memory."""
+    views, owner = list[tile.ViewOp](), value.owner
+    while isinstance(owner, tile.ViewOp):
+        views.append(owner)
+        owner = owner.source.owner
+    return views, owner
+
+
+def viewed_again(value: SSAValue, views: Sequence[tile.ViewOp]) -> SSAValue:
+    """Another value through copies of these views, the last one first."""
+    for view in reversed(views):
+        seen = tile.ViewOp(value, tensor(view.output).get_shape())
+        insert_made_for(view, seen)
+        value = seen.output
+    return value
 
 
 def _moved_over(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import composed, linear, reads_whole
 from popgraph.dialects.tile.scalars import is_costly
+from popgraph.dialects.tile.structured.ops import yielded
+from popgraph.dialects.tile.structured.product import copied
 from popgraph.passes.analysis.replace import located, replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -28,7 +31,10 @@ from popgraph.passes.structured.analysis.operand_maps import (
     is_selection,
     mapped_epilogue_inputs,
     mapped_inputs,
+    read_factor,
     through_view,
+    viewed_again,
+    views_above,
     with_operands,
     without_repeats,
 )
@@ -72,24 +78,62 @@ class FuseElementwise(Pass):
     y = map f(x); z = g(y)  ->  z = g(f(x))
 
     Movements (transposes, slices, broadcasts) are composed into index maps, also of contractions.
+    On a machine without vectors (`is_scalar`), contractions widen integers as they read them.
     """
 
     name = "fuse-elementwise"
     tuning: Tuning = Tuning()
+    is_scalar: bool = False
 
     @classmethod
     def of(cls, options: Options) -> FuseElementwise:
-        return cls(options.tuning)
+        return cls(options.tuning, options.target.machine.is_scalar)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         found = [op for op in module.walk() if isinstance(op, Consumer)]
         # Contractions first: they accept only movements, and a map may absorb the movement before.
         for op in sorted(found, key=lambda op: not tile.is_contraction(op)):
             if op.parent is not None:
-                _fuse_into(op, self.tuning)
+                if self.is_scalar and tile.is_contraction(op):
+                    _read_integers(op)
+                _fuse_into(op, self)
 
 
-def _fuse_into(consumer: Consumer, tuning: Tuning) -> None:
+def _read_integers(op: tile.ReduceOp) -> None:
+    """
+    z = contract (extend x), y  ->  z = contract x, y ... body: extend x
+
+    A load extends an integer at no cost, and words of 32 bits would take four times the memory.
+    """
+    for number, value in enumerate([op.lhs, op.rhs]):
+        views, producer = views_above(value)
+        if not isinstance(producer, tile.MapOp) or not _extends(producer):
+            continue
+        stored = producer.inputs[0]
+        if not reads_whole(tensor(stored), producer.input_maps[0], producer.sizes):
+            continue
+        stored = viewed_again(stored, views)
+        read_factor(op, number, stored, partial(_extended, producer.body.block))
+        for unread in (*views, producer):
+            erase_unused(unread)
+
+
+def _extends(producer: tile.MapOp) -> bool:
+    """Whether a map only converts integers to wider ones."""
+    block = producer.body.block
+    kinds = (arith.ExtSIOp, arith.ExtUIOp, arith.BitcastOp, tile.YieldOp)
+    if len(producer.inputs) != 1 or not all(isinstance(op, kinds) for op in block.ops):
+        return False
+    return any(isinstance(one.owner, arith.ExtSIOp | arith.ExtUIOp) for one in yielded(block))
+
+
+def _extended(found: Block, body: Block, stored: SSAValue) -> SSAValue:
+    """Writes the conversion that `found` computes."""
+    (end,) = yielded(found)
+    return copied(body, end, {found.args[0]: stored}, lambda dim: dim)
+
+
+def _fuse_into(consumer: Consumer, fusion: FuseElementwise) -> None:
     """Fuses producers into `consumer` until a fixed point is reached."""
     changed: Consumer | None = consumer
     while changed is not None:
@@ -98,7 +142,7 @@ def _fuse_into(consumer: Consumer, tuning: Tuning) -> None:
         steps = chain(
             repeats_dropped(consumer, reading),
             view_looked_through(consumer, reading),
-            producer_inlined(consumer, reading, tuning),
+            producer_inlined(consumer, reading, fusion.tuning, narrow=fusion.is_scalar),
             epilogue_input_moved(consumer),
         )
         changed = next(steps, None)
@@ -149,18 +193,21 @@ def _divisible_loops(consumer: Consumer) -> set[int]:
 
 
 def producer_inlined(
-    consumer: Consumer, reading: MappedOperands, tuning: Tuning
+    consumer: Consumer, reading: MappedOperands, tuning: Tuning, *, narrow: bool = False
 ) -> Iterator[Consumer]:
     """
     y = map f(x); z = g(y)  ->  z = g(f(x))
 
-    Only when f runs no more often than before, or costs nothing.
+    Only when f runs no more often than before, or costs nothing. With `narrow`, not when f makes
+    small elements, and y takes less memory than z or x.
     """
     for number, value in enumerate(reading.values):
         producer = value.owner
         if not isinstance(producer, tile.MapOp) or not may_inline(
             consumer, reading, number, tuning
         ):
+            continue
+        if narrow and _stores_less(producer, consumer):
             continue
         INLINE_PRODUCER.fires()
         if tile.is_contraction(consumer):
@@ -295,6 +342,22 @@ def _widens(producer: tile.MapOp) -> bool:
     """Whether all inputs have smaller elements than the result: reading them again is cheaper."""
     made = element_bytes(producer.outputs[0].type)
     return all(element_bytes(value.type) < made for value in producer.operands)
+
+
+def _stores_less(producer: tile.MapOp, consumer: Consumer) -> bool:
+    """
+    Whether stored results of a producer are smaller than those of its reader, or than its operands.
+
+    Of two layers that are added, one stores its results: bytes instead of sums.
+    """
+    made = _largest(producer)
+    narrows = any(element_bytes(value.type) > made for value in producer.operands)
+    return narrows and (made < _largest(consumer) or _belongs_in_epilogue(producer))
+
+
+def _largest(op: Consumer) -> int:
+    """Bytes of the largest elements among the results."""
+    return max(element_bytes(value.type) for value in op.results)
 
 
 def _reads_slices_once(value: SSAValue, consumer: Consumer, reading: MappedOperands) -> bool:

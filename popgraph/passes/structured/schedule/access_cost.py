@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache, cached_property
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineMap
 
@@ -122,6 +122,9 @@ class Reads:
         target: Target,
     ) -> None:
         self.target = target
+        self.registers = target.machine.registers
+        if isinstance(op.sum_type, IntegerType):
+            self.registers = target.machine.integer_registers or self.registers
         self.op, self.order, self.factor, self.packed = op, order, factor, packed
         self.sizes, self.parallel = op.sizes, op.sizes[: op.parallel_rank]
         self.types = tensor(op.lhs), tensor(op.rhs)

@@ -153,7 +153,7 @@ class Estimate:
     ) -> None:
         self.reads, self.op, self.order, self.factor = reads, reads.op, reads.order, reads.factor
         self.target, self.machine = reads.target, reads.target.machine
-        self.tuning, self.registers = reads.target.tuning, reads.target.machine.registers
+        self.tuning, self.registers = reads.target.tuning, reads.registers
         if self.op.words is not None:
             self.registers -= 1  # It holds the dot product of two words until it is added.
         self.fixed, self.dim, self.width = fixed, dim, width

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +23,12 @@ from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import erase_unused, moved
+from popgraph.passes.structured.analysis.operand_maps import (
+    erase_unused,
+    read_factor,
+    viewed_again,
+    views_above,
+)
 from popgraph.passes.structured.analysis.panels import split_map, split_sizes
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -60,18 +65,11 @@ class ReadNarrow(Pass):
     def _read_narrow(self, op: tile.ReduceOp) -> None:
         if _uses(op) > self.target.tuning.most_narrow_uses:
             return
-        views, wide = list[tile.ViewOp](), op.rhs.owner
-        while isinstance(wide, tile.ViewOp):
-            views.append(wide)
-            wide = wide.source.owner
+        views, wide = views_above(op.rhs)
         narrow = _stored(wide) if isinstance(wide, tile.MapOp) else None
         if narrow is None or isinstance(wide, Block):
             return
-        for view in reversed(views):
-            seen = tile.ViewOp(narrow, tensor(view.output).get_shape())
-            insert_made_for(view, seen)
-            narrow = seen.output
-        _read_from(op, narrow, _widened)
+        read_factor(op, 1, viewed_again(narrow, views), _widened)
         for unread in (*views, wide):
             erase_unused(unread)
 
@@ -113,7 +111,7 @@ def read_packed(op: tile.ReduceOp) -> bool:
         return False
     _split_loop(op, loop, axis, count)
     last = op.rhs.owner
-    _read_from(op, found.inputs[0], partial(_part, found.body.block, loop + 1, first))
+    read_factor(op, 1, found.inputs[0], partial(_part, found.body.block, loop + 1, first))
     assert isinstance(last, Operation)
     erase_unused(last)
     return True
@@ -154,21 +152,6 @@ def _codes(part: SSAValue) -> tuple[SSAValue, int] | None:
 
 # Up to 16 floats are one register of AVX-512, from which `vpermps` selects a vector at once.
 _MASKS = frozenset((1 << bits) - 1 for bits in range(1, NIBBLE + 1))
-
-
-def _read_from(
-    op: tile.ReduceOp, stored: SSAValue, write: Callable[[Block, SSAValue], SSAValue]
-) -> None:
-    """Replaces the right operand by its stored form, which `write` converts in the body."""
-    old, kinds = op.body.block, [argument.type for argument in op.body.block.args]
-    body = Block(arg_types=[kinds[0], element(stored), kinds[2]])
-    lhs, rhs, total = body.args
-    factor = write(body, rhs)
-    body.add_op(tile.YieldOp(*moved(body, old, [lhs, factor, total])))
-    op.body.detach_block(old)
-    old.erase()
-    op.body.add_block(body)
-    op.operands[1] = stored
 
 
 def _widened(body: Block, value: SSAValue) -> SSAValue:

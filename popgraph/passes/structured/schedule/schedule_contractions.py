@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import isqrt
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -225,7 +226,7 @@ def candidates(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> l
 
     Vectors along a loop that ends at a size of the call cost more: most sizes fill them partly.
     """
-    kind = sum_type(op)
+    kind = sum_type(op, scalar=target.machine.is_scalar)
     if kind is None or indexed_dims(op.epilogue.block) or prod(op.sizes) == 0:
         return []
     width, running = target.machine.lanes(lane_bytes(kind)), running_of(op)
@@ -263,16 +264,17 @@ def plain_cycles(op: tile.ReduceOp, target: Target) -> float:
     Cycles of a contraction without a schedule.
 
     products * plain_cycles / lanes if the C compiler can vectorize the innermost loop, else
-    products * plain_cycles / 2.
+    products * plain_cycles / 2; all of plain_cycles on a machine without vectors, which takes one
+    instruction at a time.
     """
-    kind = sum_type(op)
+    kind = sum_type(op, scalar=target.machine.is_scalar)
     tuning = target.tuning
     width = target.machine.lanes(lane_bytes(kind)) if kind is not None else 1
     forms = [
         offset(tensor(value), map_, op.sizes)
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
     ]
-    scalar = prod(op.sizes) * tuning.plain_cycles / 2
+    scalar = prod(op.sizes) * tuning.plain_cycles / (1 if target.machine.is_scalar else 2)
     # Plain loops extract packed sub-byte elements one by one.
     if op.words is not None or op.looks_up_factors:
         return scalar
@@ -301,15 +303,21 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
         return
     type_ = tensor((reads.op.lhs, reads.op.rhs)[reads.factor])
     most = min(reads.target.tuning.most_vectors, -(-extent // width))
+    counts: Sequence[int] = range(1, most + 1)
+    if reads.target.machine.is_scalar:
+        # Tiles of equal sides load least, and compilers spill the sums of longer ones. A last
+        # panel of fewer scalars would need code of its own, and padding in ROM.
+        most = min(most, isqrt(reads.registers))
+        counts = [count for count in range(1, most + 1) if extent % count == 0]
     if form.stride(dim) == 1 and extent >= width:
-        for vectors in range(1, most + 1):
+        for vectors in counts:
             yield None, vectors
     # If the other operand uses `dim`, too (depthwise), both are vectors in their own layouts.
     if layout_of(type_) is not None or other.uses(dim):
         return
     digits = _digits(type_, map_, order)
     if _has_own_digit(digits, map_, order, dim):
-        for vectors in range(1, most + 1):
+        for vectors in counts:
             yield panel_layout(digits, map_, order, dim, vectors * width), vectors
 
 

@@ -102,7 +102,10 @@ class UseWinograd(Pass):
 
     @classmethod
     def of(cls, options: Options) -> UseWinograd | None:
-        if options.winograd:
+        # Microcontrollers store transformed weights in ROM: four times as many. The bits of a
+        # portable program depend on the transforms.
+        saves = options.is_portable or not options.target.machine.is_scalar
+        if options.winograd and saves:
             measured = options.measured or ()
             return cls(options.target, options.schedules, measured, options.threads)
         for text in options.schedules:

@@ -94,7 +94,7 @@ class ContractLoops(Emitter):
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
-        assert sum_type(self.op) and set(strides) <= {0, 1} and self._vectors(), (
+        assert sum_type(self.op, scalar=True) and set(strides) <= {0, 1} and self._vectors(), (
             f"{self.schedule} does not fit: dimension {self.schedule.n_dim.data} is not "
             f"contiguous in either factor"
         )

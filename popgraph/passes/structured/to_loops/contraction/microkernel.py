@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import IntegerType, StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
@@ -175,12 +175,13 @@ class MicroKernel:
             return writer.add(
                 create_unchecked(DotOp, lhs, rhs, old, types=(old.type,), words=self.words)
             )
-        if self.fused:
+        whole = isinstance(old.type, IntegerType)
+        if self.fused and not whole:
             return writer.add(create_same_type(math.FmaOp, lhs, rhs, old))
         # Two operations while lanes are scalars: `vectorize-loops` fuses them into
         # `vector.fma`. A scalar sum is a product and a sum, which C compilers contract.
-        product = writer.add(create_same_type(arith.MulfOp, lhs, rhs))
-        return writer.add(create_same_type(arith.AddfOp, old, product))
+        product = writer.add(create_same_type(arith.MuliOp if whole else arith.MulfOp, lhs, rhs))
+        return writer.add(create_same_type(arith.AddiOp if whole else arith.AddfOp, old, product))
 
     def _factor(self, number: int) -> SSAValue:
         """A factor of the current product."""
