@@ -93,7 +93,7 @@ class Observer:
             self._show(step, self.text(module))
         if self.settings.dump is not None:
             name = f"{self._count:02}_{step.name}.mlir"
-            write_dump(self.settings.dump, name, f"{module}\n")
+            write_dump(self.settings.dump, name, f"{module!s}\n")
 
     def _check(self, step: Pass, before: ModuleOp, module: ModuleOp, weights: WeightStore) -> None:
         if not self.settings.check:
