@@ -85,6 +85,8 @@ class Pass(ModulePass):
     TOLERANCE: ClassVar[float] = 0.0
     KEEPS_MEANING: ClassVar[bool] = True
     """False for a pass that changes the meaning on purpose."""
+    WRITES_CALLS: ClassVar[bool] = False
+    """Whether it writes calls of a program, whose memory accesses POPGRAPH_CHECK=2 proves."""
     IS_LAST: ClassVar[bool] = False
     """Whether no pass runs after it."""
     REASON: ClassVar[str] = "requested by Options.passes"

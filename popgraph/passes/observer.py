@@ -1,4 +1,4 @@
-"""Observes a pass pipeline: timing, IR dumps, and checks of form and meaning after each pass."""
+"""Observes a pass pipeline: timing, IR dumps, proofs, and checks of form and meaning."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Pass
+from popgraph.passes.validation.validate import validate
 from popgraph.support.debug import IR, KERNELS, PASSES, Settings, write_dump
 from popgraph.support.logs import log_of
 from popgraph.support.progress import reporting
@@ -54,7 +55,7 @@ class Observer:
     @contextmanager
     def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
         """Observes the run of one pass over `module`."""
-        before = self._before(module)
+        before = self._before(step, module)
         start = time.perf_counter()
         with reporting(f"pass {step.name}"):
             yield
@@ -63,16 +64,25 @@ class Observer:
         log_of("transform").debug("%s took %.2f ms", step.name, seconds * 1e3)
         if self.settings.level >= PASSES:
             self._say(f"{self._count:3} {step.name:28} {seconds * 1e3:9.2f} ms")
-        if before is not None:
+        if before is not None and self._is_compared:
             self._report_changes(step, before, module)
             self._check(step, before, module, weights)
         elif step.name in self.print_after:
             self._show(step, self.text(module))
+        if before is not None and self._is_proven(step):
+            self._prove(step, before, module)
 
-    def _before(self, module: ModuleOp) -> ModuleOp | None:
+    def _before(self, step: Pass, module: ModuleOp) -> ModuleOp | None:
         """A copy of the module, if it is compared after the pass."""
-        wanted = self.settings.level >= IR or self.settings.dump or self.settings.check
-        return module.clone() if wanted else None
+        return module.clone() if self._is_compared or self._is_proven(step) else None
+
+    @property
+    def _is_compared(self) -> bool:
+        settings = self.settings
+        return settings.level >= IR or settings.dump is not None or settings.check
+
+    def _is_proven(self, step: Pass) -> bool:
+        return self.settings.prove and step.WRITES_CALLS
 
     def _report_changes(self, step: Pass, before: ModuleOp, module: ModuleOp) -> None:
         changed = not before.is_structurally_equivalent(module)
@@ -83,7 +93,7 @@ class Observer:
             self._show(step, self.text(module))
         if self.settings.dump is not None:
             name = f"{self._count:02}_{step.name}.mlir"
-            write_dump(self.settings.dump, name, f"{module}\n")
+            write_dump(self.settings.dump, name, f"{module!s}\n")
 
     def _check(self, step: Pass, before: ModuleOp, module: ModuleOp, weights: WeightStore) -> None:
         if not self.settings.check:
@@ -91,6 +101,18 @@ class Observer:
         check_ir(module, text=False)
         if self.checks is not None:
             self.checks(step, before, module, weights)
+
+    def _prove(self, step: Pass, before: ModuleOp, module: ModuleOp) -> None:
+        """Proves the accesses of a program; a certificate joins the dumps."""
+        made = validate(step.name, before, module)
+        if made is None:
+            return
+        log_of("transform").debug("%s", made.summary)
+        if self.settings.level >= PASSES:
+            self._say(f"    {made.summary}")
+        if self.settings.dump is not None:
+            name = f"{self._count:02}_{step.name}.certificate.txt"
+            write_dump(self.settings.dump, name, str(made))
 
     def _show(self, step: Pass, text: str) -> None:
         self._say(f"// after {step.name}\n{text}")

@@ -23,23 +23,26 @@ class Settings:
     `POPGRAPH_DEBUG=1..4` shows passes and their times; then also the IR after each pass that
     changed it; kernels; the C code. `POPGRAPH_DUMP=dir` writes numbered IR files and the C code.
     `POPGRAPH_STOP_AFTER=pass` ends the compilation there. `POPGRAPH_CHECK=1` verifies the module
-    and its results after every pass.
+    and its results after every pass, `2` proves the memory accesses of the program without running
+    it, `3` does both.
     """
 
     level: int = 0
     dump: Path | None = None
     stop_after: str | None = None
     check: bool = False
+    prove: bool = False
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         given = os.environ if environment is None else environment
-        dump = given.get("POPGRAPH_DUMP", "")
+        dump, check = given.get("POPGRAPH_DUMP", ""), given.get("POPGRAPH_CHECK", "")
         return Settings(
             _level(given.get("POPGRAPH_DEBUG", "")),
             Path(dump) if dump else None,
             given.get("POPGRAPH_STOP_AFTER", "") or None,
-            given.get("POPGRAPH_CHECK", "") not in ("", "0"),
+            check not in ("", "0", "2"),
+            check in ("2", "3"),
         )
 
 

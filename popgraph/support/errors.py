@@ -76,6 +76,10 @@ class PassError(PopgraphError):
     """An invalid request to a pass: an unknown name, a bad option."""
 
 
+class ValidationError(PopgraphError):
+    """A compiled program accesses memory wrongly: POPGRAPH_CHECK=2 could not prove it."""
+
+
 class ExtensionError(PopgraphError):
     """An extension (a pass, an operator, a target) cannot be loaded or registered."""
 

@@ -82,6 +82,7 @@ def test_dumps_are_numbered(tmp_path: Path) -> None:
     (file,) = (tmp_path / "deep").iterdir()
     assert file.name == "02_some-pass.mlir"
     assert "changed" in file.read_text()
+    assert file.read_text() == f"{module!s}\n", "`popgraph opt` reads it"
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

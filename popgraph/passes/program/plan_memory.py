@@ -52,6 +52,7 @@ class PlanMemory(Pass):
     """
 
     name = "plan-memory"
+    WRITES_CALLS = True
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         copies = Copies(module)

@@ -34,6 +34,7 @@ class SplitKernels(Pass):
     """
 
     name = "split-kernels"
+    WRITES_CALLS = True
     statements: int = Tuning().most_statements
 
     @classmethod

@@ -95,12 +95,12 @@ class MapLoops(Emitter):
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """Threads share loops in full vectors, and in full blocks of a transpose."""
+        """Threads share loops in full vectors, interleaved ones, and full transposed blocks."""
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes
         if self.interleaved:
-            steps[-2] = self.interleaved
+            steps[-2:] = self.interleaved, self.groups[-1].extent
         if self.may_transpose and not self.lanes:
             steps = [self._step_of(group) for group in self.groups]
         return loops_in_steps(self.groups, steps)

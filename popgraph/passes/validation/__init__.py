@@ -1,0 +1,1 @@
+"""Translation validation: proves memory accesses of one compiled program without running it."""
