@@ -19,10 +19,12 @@ class VectorizeLoops(Pass):
     for i in 0 .. 32 step 16 {unroll}: y[i .. i + 16] = f(x[i .. i + 16]); 4 lanes; 1 lane
 
     Only when iterations access consecutive elements, or all load the same one. The mark promises
-    that iterations are independent.
+    that iterations are independent. A product that a sum accumulates becomes one multiply-add, which
+    rounds once.
     """
 
     name = "vectorize-loops"
+    TOLERANCE = 1e-5
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:
