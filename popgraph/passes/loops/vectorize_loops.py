@@ -19,7 +19,7 @@ class VectorizeLoops(Pass):
     for i in 0 .. 32 step 16 {unroll}: y[i .. i + 16] = f(x[i .. i + 16]); 4 lanes; 1 lane
 
     Only when iterations access consecutive elements, or all load the same one. The mark promises
-    that iterations are independent. A product that a sum accumulates becomes one multiply-add, which
+    that iterations are independent. A product that a sum accumulates becomes one multiply-add that
     rounds once.
     """
 
