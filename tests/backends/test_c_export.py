@@ -161,7 +161,6 @@ def test_wrong_goals_are_errors(options: list[str], message: str, tmp_path: Path
 def test_portable_programs_of_microcontrollers_are_for_speed(tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=1", "--target", "armv7e-m", "--portable")
     assert " -O2 " in (folder / "Makefile").read_text()
-    assert "isize" not in (folder / "model.c").read_text()
 
 
 def test_an_unknown_goal_of_a_compilation_is_an_error() -> None:
