@@ -107,7 +107,7 @@ class _Order:
             ]
 
     def _missing(self, op: Operation) -> list[Operation]:
-        """A private operation and those that it needs, as far as they are missing, in order."""
+        """The private operations, in order, that another one still needs, and itself."""
         found, waiting = set[Operation](), [op]
         while waiting:
             one = waiting.pop()
