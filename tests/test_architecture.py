@@ -64,7 +64,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "program": "element_types",
         "onnx": "element_types value_types program",
         "graphcore": "element_types value_types program",
-        "tile": "element_types program",
+        "tile": "locations element_types program",
         "registry": "onnx graphcore tile program",
         "check": "registry text",
         "levels": "graphcore program tile",

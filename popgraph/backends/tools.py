@@ -142,6 +142,38 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """The results of a trainer's own program after `Exporter.steps` steps."""
+
+    outputs: Mapping[str, Array]
+    variables: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step, besides the program that runs it."""
+
+    weights: tuple[str, ...]
+    """The variables that devices exchange: trained weights and running statistics."""
+    period: int = 1
+    """Runs of the program per update of the weights."""
+    counter: str = ""
+    """The variable that counts the runs since the last update; "" if each run updates."""
+    update: ModuleOp | None = None
+    """The program of the update, without inputs and outputs; None if each run updates."""
+    is_mean: bool = True
+    """Whether an update takes the mean of the gradients of its runs, not their sum."""
+    accumulators: tuple[str, ...] = ()
+    """The variables that hold the sums of gradients."""
+    clips: bool = False
+    """Whether an update scales all gradients by their common norm."""
+    recomputes: bool = False
+    """Whether the backward pass recomputes activations."""
+    trained: Trained | None = None
+    """The results that the exported check requires bit by bit on this machine, if known."""
+
+
+@dataclass(frozen=True)
 class Function:
     """A further function of an exported model, such as a derivative or, with a step, `run`."""
 
@@ -163,6 +195,8 @@ class Exported:
     rom: int
     """Bytes of constants, without code."""
     ram: int
+    use: str
+    """A table of the use of memory, for people."""
 
 
 class Exporter(Protocol):
@@ -184,9 +218,8 @@ class Exporter(Protocol):
     def adds_run(self) -> bool:
         """Whether a training step is exported with the function `run`, unless asked for."""
 
-    @property
-    def steps(self) -> int:
-        """The number of steps that the exported check runs before it compares outputs."""
+    def steps(self, period: int = 1) -> int:
+        """The number of runs of the exported check before it compares outputs."""
 
     def export(
         self,
@@ -194,9 +227,12 @@ class Exporter(Protocol):
         weights: WeightStore,
         vectors: Sequence[Vector],
         functions: Sequence[Function] = (),
+        step: Step | None = None,
     ) -> Exported:
         """
         The sources of the program `main`, and a check that runs it on test vectors.
+
+        A form that trains requires a `step`, whose update shares the variables of `main`.
 
         The other functions share its memory and constants. Beside a training step, their variables
         are those of the step by name; else, BackendError if there are sizes or state.

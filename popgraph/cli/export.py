@@ -27,18 +27,22 @@ from popgraph.cli.options import (
     Values,
     lora_settings,
     options,
+    step_option,
 )
+from popgraph.support.errors import UnsizedError
 from popgraph.support.writing import write_files
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.backends.tools import Exported, Function, Vector
+    from popgraph.backends.tools import Exported, Function, Step, Trained, Vector
     from popgraph.compiler import BuildRequest
     from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
     from popgraph.support.sizes import Size
+    from popgraph.training.device_step import DeviceStep
     from popgraph.training.lora_model import LoraSettings
+    from popgraph.training.task import Task
 
 
 class Goal(StrEnum):
@@ -130,6 +134,11 @@ def command(
     lora: Lora = None,
     lora_layers: LoraLayers = None,
     lora_alpha: LoraAlpha = None,
+    accumulate: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="With --train, calls of model_step per update of weights."),
+    ] = None,
+    recompute: Annotated[str | None, step_option("recompute")] = None,
     derivatives: Annotated[
         str | None,
         typer.Option(
@@ -191,8 +200,15 @@ def command(
     With --package npm, the folder is an npm package for browsers and Node.
 
     With --train, model_step is a training step: it computes the loss and updates the weights, which
-    model_save and model_load store. With --train-only 'head.*' or --freeze, all other weights are
-    constants; with --lora, low-rank adapters are trained.
+    model_save and model_load store. With --accumulate 8, every eighth call updates them, by the
+    gradients of eight batches; with --recompute checkpoints, the backward pass computes activations
+    again. With --train-only 'head.*' or --freeze, all other weights are constants; with --lora,
+    low-rank adapters are trained. model_get_delta and model_apply_delta exchange weights with a
+    server. On the native target, `make check` compares the weights with those of PopGraph's
+    trainer, bit by bit.
+
+    A table shows the use of ROM and RAM, which operation needs most of it, and ways to need less;
+    model.json has it, too.
 
     With --derivatives jvp,vjp,jacobian,hessian-vector, the functions model_jvp, model_vjp,
     model_jacobian and model_hvp compute exact derivatives in the same memory. With --optimize size,
@@ -228,20 +244,21 @@ def command(
     if schedule and exporter.optimize != Goal.SPEED:
         raise typer.BadParameter("belongs to --optimize speed", param_hint="--schedule")
     adapters = lora_settings(lora, lora_layers, lora_alpha)
-    _check_training(train, freeze, train_only, lora)
+    step_options: dict[str, object] = {"accumulate": accumulate, "recompute": recompute}
+    _check_training(
+        train, {"freeze": freeze, "train-only": train_only, "lora": lora, **step_options}
+    )
+    step_options["determinism"] = PORTABLE if portable else None
     task = models.training_task(model, freeze or (), train_only or (), adapters) if train else None
-    module, compilation, training = models.opened(
-        model, dim, value, train=train, ranged=True, task=task
-    )
+    step = None if task is None else _device_step(task, step_options)
+    task = None if step is None else step.task
+    module, compilation, _ = models.opened(model, dim, value, train=train, ranged=True, task=task)
     made = options(schedule=schedule, indices=indices, passes=extra)
-    made = replace(
-        made,
-        machine=exporter.machine,
-        training=training,
-        dropout=dropout,
-        optimize=exporter.optimize,
-        determinism=wanted,
-    )
+    made = replace(made, machine=exporter.machine, dropout=dropout)
+    made = replace(made, optimize=exporter.optimize, determinism=wanted)
+    if step is not None:
+        step.check(exporter.machine)
+        made = step.options(made)
     if not exporter.is_here:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)
@@ -253,6 +270,12 @@ def command(
             f"derivatives need one size for each dimension: --dim {sizes[0].name}=4",
             param_hint="--derivatives",
         )
+    if sizes and train:
+        raise UnsizedError(
+            f"a training step has one size for {sizes[0].name}: gradients are sums over the rows",
+            "--dim",
+            f"--dim {sizes[0].name}={sizes[0].bound}; --accumulate adds up several batches",
+        )
     functions = [_derivative(request.copy(), inputs, kind, wrt or (), of or ()) for kind in kinds]
     if run_dim and not train:
         raise typer.BadParameter(
@@ -261,16 +284,24 @@ def command(
     if run_dim or exporter.adds_run:
         inferred = run_dim or models.of_model(model, dim or ())
         functions.append(_inference(request, model, inferred, value, given, adapters))
-    vectors = []
+    vectors, runs = [], exporter.steps(1 if step is None else step.period)
     if not sizes:
-        vectors.append(_vector(request.copy(), inputs, exporter.steps))
-    models.lower_to_sizes(request, model, dim, value, train=train)
+        vectors.append(_vector(request.copy(), inputs, runs))
+    if step is None:
+        models.lower_to_sizes(request, model, dim, value)
+        exported = None
+    else:
+        trained = None
+        # Loops that layers share are other code than the trainer's, which fuses other products.
+        if made.is_portable or (exporter.is_here and exporter.optimize == Goal.SPEED):
+            trained = _trained(step, request.copy(), vectors[0].inputs, runs)
+        request, exported = _lowered(step, request, trained)
     sizes = sizes_of(module)  # It is known by now which number each one begins at.
     for numbers in _numbers(sizes):
-        parts = models.at_sizes(model, dim, value, numbers, train=train)
+        parts = models.at_sizes(model, dim, value, numbers)
         own = replace(request, module=parts[0], compilation=parts[1])
-        vectors.append(_vector(own, inputs, exporter.steps, sizes, numbers))
-    found = exporter.export(module, compilation.weights, vectors, functions)
+        vectors.append(_vector(own, inputs, runs, sizes, numbers))
+    found = exporter.export(request.module, compilation.weights, vectors, functions, exported)
     for folder in {(output / file).parent for file in found.files}:
         folder.mkdir(parents=True, exist_ok=True)
     write_files([(output / file, parts) for file, parts in found.files.items()])
@@ -278,16 +309,53 @@ def command(
     typer.echo(_needs(found))
 
 
-def _check_training(
-    train: bool,
-    freeze: Sequence[str] | None,
-    train_only: Sequence[str] | None,
-    lora: int | None,
-) -> None:
+def _check_training(train: bool, given: Mapping[str, object]) -> None:
     """BadParameter for options of a training step without --train."""
-    for option, given in (("freeze", freeze), ("train-only", train_only), ("lora", lora)):
-        if given and not train:
+    for option, value in given.items():
+        if value is not None and value != [] and not train:
             raise typer.BadParameter("belongs to --train", param_hint=f"--{option}")
+
+
+def _device_step(task: Task, given: Mapping[str, object]) -> DeviceStep:
+    """The training step of a task, with step options of the command."""
+    from popgraph.training.device_step import DeviceStep
+
+    return DeviceStep.of(task, given)
+
+
+def _lowered(
+    step: DeviceStep, request: BuildRequest, trained: Trained | None
+) -> tuple[BuildRequest, Step]:
+    """The program of a call of the step, lowered, and its update, if that is another program."""
+    from popgraph.backends.tools import Step
+
+    request, update = step.programs(request)
+    request.lower(request.options)
+    if update is not None:
+        update.lower(update.options)
+    module = None if update is None else update.module
+    facts = step.is_mean, step.accumulators, step.clips, step.recomputes
+    return request, Step(step.weights, step.period, step.counter, module, *facts, trained)
+
+
+def _trained(
+    step: DeviceStep, request: BuildRequest, inputs: Mapping[str, Array], runs: int
+) -> Trained | None:
+    """The results of the trainer's program; None if no compiler works here."""
+    from popgraph import compiler
+    from popgraph.backends.tools import Trained
+    from popgraph.support.errors import BackendError
+
+    if request.options.is_portable:  # It has the same bits on this machine as on the target.
+        options = replace(request.options, machine=None)
+        request = replace(request, options=compiler.for_this_machine(options, request.threads))
+    try:
+        executable = step.executable(request)
+    except BackendError:
+        return None
+    for _ in range(runs):
+        outputs = executable.run(inputs)
+    return Trained(outputs, {name: executable.read(name) for name in executable.variables})
 
 
 def _kinds(
@@ -426,5 +494,5 @@ def _needs(found: Exported) -> str:
     code = " (and the code: make size)" if "Makefile" in found.files else ""
     return (
         f"ROM {found.rom:,} bytes of constants{code}, "
-        f"RAM {found.ram:,} bytes beside inputs and outputs"
+        f"RAM {found.ram:,} bytes beside inputs and outputs\n{found.use}"
     )

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from popgraph.cli.models import check_file
 from popgraph.support.names import closest
+from popgraph.support.step_options import STEP_OPTIONS
 
 if TYPE_CHECKING:
     from popgraph.ipu.machine import Ipu
@@ -285,6 +286,12 @@ def lora_settings(
     from popgraph.training.lora import lora_settings as checked
 
     return checked(rank, layers or None, alpha=alpha, dropout=dropout or 0.0, seed=seed)
+
+
+def step_option(name: str) -> Any:
+    """A command-line option for a step option of Python and `train` sections."""
+    option = STEP_OPTIONS[name]
+    return typer.Option(metavar=option.metavar, help=option.help)
 
 
 Values = Annotated[

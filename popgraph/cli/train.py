@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,22 +22,16 @@ from popgraph.cli.options import (
     Values,
     existing,
     lora_settings,
+    step_option,
 )
 from popgraph.cli.report import note
 from popgraph.cli.run import BackendChoice
 from popgraph.support.garbage import while_importing
 from popgraph.support.signals import terminating_on_sigint
-from popgraph.support.step_options import STEP_OPTIONS
 
 if TYPE_CHECKING:
     from popgraph.support.arrays import Array
     from popgraph.training.checks import Check
-
-
-def _step_option(name: str) -> Any:
-    """A command-line option for a step option of Python and `train` sections."""
-    option = STEP_OPTIONS[name]
-    return typer.Option(metavar=option.metavar, help=option.help)
 
 
 def command(
@@ -169,15 +163,15 @@ def command(
             help="Whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
-    accumulate: Annotated[int | None, _step_option("accumulate")] = None,
-    clip: Annotated[float | None, _step_option("clip")] = None,
-    loss_scale: Annotated[str | None, _step_option("loss_scale")] = None,
-    recompute: Annotated[str | None, _step_option("recompute")] = None,
-    precision: Annotated[str | None, _step_option("precision")] = None,
-    determinism: Annotated[str | None, _step_option("determinism")] = None,
-    quantize: Annotated[str | None, _step_option("quantize")] = None,
-    replicas: Annotated[int | None, _step_option("replicas")] = None,
-    stages: Annotated[int | None, _step_option("stages")] = None,
+    accumulate: Annotated[int | None, step_option("accumulate")] = None,
+    clip: Annotated[float | None, step_option("clip")] = None,
+    loss_scale: Annotated[str | None, step_option("loss_scale")] = None,
+    recompute: Annotated[str | None, step_option("recompute")] = None,
+    precision: Annotated[str | None, step_option("precision")] = None,
+    determinism: Annotated[str | None, step_option("determinism")] = None,
+    quantize: Annotated[str | None, step_option("quantize")] = None,
+    replicas: Annotated[int | None, step_option("replicas")] = None,
+    stages: Annotated[int | None, step_option("stages")] = None,
     threads: Threads = 1,
     quick: Annotated[
         bool,

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Attribute, Operation
+
+GRADIENT = "gradient"
+"""Note on operations that compute a gradient; their name is that of the forward operation."""
+
+
+def notes(location: Attribute) -> Iterator[str]:
+    """The notes in a location: texts after the name of the operation."""
+    inner = location.location if isinstance(location, NameLoc) else None
+    while isinstance(inner, NameLoc):
+        yield inner.desc.data
+        inner = inner.location
 
 
 def source(location: Attribute | None) -> str:

@@ -144,11 +144,20 @@ class ProgramCode:
         """
         The program of micro-batches, of the last micro-batch with its update, or of the update.
         """
-        request = replace(self._request(backend, threads), backlog=backlog)
-        if last and self._update is not None:
-            return replace(request, module=self._update.clone()).executable()
-        specialize_micro_batch(request.module, request.compilation.weights, last=last)
-        return request.executable()
+        others, update = self.requests(backend, threads)
+        if last and update is None:
+            others = self._request(backend, threads)
+            specialize_micro_batch(others.module, others.compilation.weights, last=True)
+        chosen = update if last and update is not None else others
+        return replace(chosen, backlog=backlog).executable()
+
+    def requests(self, backend: str, threads: int) -> tuple[BuildRequest, BuildRequest | None]:
+        """The requests of a micro-batch and of the update; None if it cannot be separated."""
+        others = self._request(backend, threads)
+        specialize_micro_batch(others.module, others.compilation.weights, last=False)
+        if self._update is None:
+            return others, None
+        return others, replace(others, module=self._update.clone())
 
     def lowered(self, threads: int) -> BuildRequest:
         """The lowered kernels, as `build` compiles them for the default backend."""

@@ -31,6 +31,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
 from popgraph.support.inputs import check_names, fitted
+from popgraph.support.machine import Machine
 from popgraph.support.shapes import Shape
 from popgraph.training.driver import ScheduledDriver
 from popgraph.training.inference_form import to_inference
@@ -65,14 +66,8 @@ class BuildSettings:
     def check_precision(self) -> None:
         """RunError unless the machine has faster products of this precision."""
         machine = for_this_machine(Options(), self.threads, self.backend).machine
-        if not self.precision or machine is None or self.precision in machine.words:
-            return
-        raise RunError(
-            f"{machine.name} has no dot products of {self.precision}, such as AVX512-BF16 has: "
-            "each product would take longer than in f32",
-            "precision",
-            "leave it out; `popgraph doctor` lists what a machine has, as `words`",
-        )
+        if machine is not None:
+            check_words(machine, self.precision)
 
     def request(self, task: Task, shapes: Mapping[str, Shape] | None = None) -> BuildRequest:
         """The build request of steps with inputs of these shapes, plus the fixed `values`."""
@@ -101,6 +96,17 @@ class BuildSettings:
             self.threads,
             backlog=self.backlog,
             bounds=self.bounds,
+        )
+
+
+def check_words(machine: Machine, precision: str) -> None:
+    """RunError unless a machine has dot products of this precision; "" is that of the model."""
+    if precision and precision not in machine.words:
+        raise RunError(
+            f"{machine.name} has no dot products of {precision}, such as AVX512-BF16 has: "
+            "each product would take longer than in f32",
+            "precision",
+            "leave it out; `popgraph doctor` lists what a machine has, as `words`",
         )
 
 

@@ -7,26 +7,17 @@ notes on to the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import cast
 
 from xdsl.dialects.builtin import LocationAttr, NameLoc, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects.graphcore.base import GraphcoreOp
+from popgraph.dialects.locations import GRADIENT as GRADIENT
+from popgraph.dialects.locations import notes as notes
 
 NAMELESS = StringAttr("")
-
-GRADIENT = "gradient"
-"""Note on operations that compute a gradient; their name is that of the forward operation."""
-
-
-def notes(location: Attribute) -> Iterator[str]:
-    """The notes in a location."""
-    inner = location.location if isinstance(location, NameLoc) else None
-    while isinstance(inner, NameLoc):
-        yield inner.desc.data
-        inner = inner.location
 
 
 def noted(location: LocationAttr, texts: Iterable[str]) -> LocationAttr:

@@ -6,6 +6,7 @@ import shlex
 
 from popgraph.backends.c.build.system import MINGW_FLAGS, UNALIGNED
 from popgraph.backends.c.build.toolchain import FLAGS, FUSES, GCC_FLAGS, UNFUSED
+from popgraph.backends.c.export.bits import SAME_FLAGS
 from popgraph.backends.c.export.interface import Interface, Weights
 
 _OURS = {"-std=gnu11", "-fPIC", "-pthread", "-fvisibility=hidden"}
@@ -63,7 +64,7 @@ CC = {target.compiler}
 endif
 ARCH = {shlex.join(architecture(interface))}
 CFLAGS = -Wall -Wextra -pedantic {shlex.join(compile_flags(interface))}
-ifeq (,$(findstring clang,$(shell $(CC) --version)))
+{_same_flags(interface)}ifeq (,$(findstring clang,$(shell $(CC) --version)))
 CFLAGS += {shlex.join(GCC_FLAGS)}
 ifneq (,$(findstring mingw,$(shell $(CC) -dumpmachine)))
 CFLAGS += {UNALIGNED}
@@ -98,6 +99,16 @@ clean:
 
 .PHONY: check size clean
 """
+
+
+def _same_flags(interface: Interface) -> str:
+    """Defines the macro of the bitwise check if no flag is given on the command line."""
+    if interface.step is None or interface.step.trained is None:
+        return ""
+    # Portable code has the same bits on every machine.
+    flags = ("CFLAGS",) if interface.form.portable else ("ARCH", "CFLAGS")
+    origins = "".join(f"$(origin {one})" for one in flags)
+    return f"ifeq ({origins},{'file' * len(flags)})\nmain.o: CFLAGS += -D{SAME_FLAGS}\nendif\n"
 
 
 def _shared(interface: Interface, objects: str) -> str:

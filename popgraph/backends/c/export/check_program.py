@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from popgraph.backends.c.export import bits
 from popgraph.backends.c.export.interface import Interface, Weights, c_type
 from popgraph.backends.c.export.source import padded_words, words_text
 from popgraph.backends.c.memory.table import Slot
@@ -23,13 +24,23 @@ STEPS = 3
 
 def runs(interface: Interface) -> int:
     """The runs of a function before its outputs are those of the test vector."""
-    return STEPS if interface.verb == "step" else 1
+    step = interface.step
+    return 1 if step is None else steps(step.period)
 
 
 def tolerance(slot: Slot) -> float:
     """The largest difference from a test vector, as a share of its largest element."""
     assert slot.dtype is not None
     return TOLERANCES.get(slot.dtype.name, OF_F32)
+
+
+def steps(period: int) -> int:
+    """
+    The runs of a training step before results are compared.
+
+    If several make an update, outputs see two updates, and the state has a sum of one step.
+    """
+    return STEPS if period == 1 else 2 * period + 1
 
 
 def data(interface: Interface, vectors: Sequence[Vector], others: Sequence[Vector] = ()) -> str:
@@ -48,6 +59,7 @@ def data(interface: Interface, vectors: Sequence[Vector], others: Sequence[Vecto
             parts.append(f"static const uint64_t {name.format(member)}[] = {{\n{words}\n}};\n")
     if interface.sizes:
         parts += _checks(interface, vectors)
+    parts += bits.data(interface)
     return "\n".join(parts)
 
 
@@ -295,12 +307,13 @@ def main(interface: Interface, place: Place = HOSTED) -> str:
         frame = frame.replace(word, text)
     # Users' names are inserted last, so that no placeholder is replaced inside them.
     tensors = {
-        "BUFFERS": "\n".join([*buffers, *map(_check, interface.others)]) + "\n",
+        "BUFFERS": "\n".join([*buffers, *map(_check, interface.others), bits.function(interface)])
+        + "\n",
         "GIVEN": _given(interface),
         "FOUND": _found(interface),
         # Before the steps, which change weights.
         "OTHERS": "".join(map(_checked, interface.others)),
-        "COMPARE": "".join(_compared(interface)),
+        "COMPARE": "".join([*_compared(interface), bits.call(interface)]),
         "PRINT": f'        printf("{printed}:\\n"{numbers});\n',
         "NUMBERS": ", ".join(f"sizes->{one}" for one in sizes),
     }

@@ -7,21 +7,32 @@ from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 
-from popgraph.backends.c.export import build_files, casadi, check_program, cpp_header, source
-from popgraph.backends.c.export.image import ALIGNMENT, SMALLEST, Image, image_of, shared
+from popgraph.backends.c.export import (
+    build_files,
+    casadi,
+    check_program,
+    cpp_header,
+    deltas,
+    source,
+)
+from popgraph.backends.c.export.image import ALIGNMENT, SMALLEST, Image, images_of
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
+from popgraph.backends.c.export.memory_use import MemoryUse
 from popgraph.backends.c.export.names import check_name, check_version
 from popgraph.backends.c.export.packages.package import Package, Sources
 from popgraph.backends.c.export.packages.registry import package_of
 from popgraph.backends.c.export.targets import HERE, SPELLINGS, target_of
 from popgraph.backends.c.print.module import frame_header
 from popgraph.backends.c.print.unit import POOL
-from popgraph.backends.tools import Exported, ExportForm, Function, Vector
+from popgraph.backends.tools import Exported, ExportForm, Function, Step, Vector
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ProgramOp
 from popgraph.dialects.tile.loops.known import is_portable
 from popgraph.support.errors import BackendError
 from popgraph.support.machine import Machine
+
+UPDATE = "update"
+"""The name of the update after several steps, a program without a function of its own."""
 
 
 def export(
@@ -31,33 +42,36 @@ def export(
     vectors: Sequence[Vector],
     program: str = "main",
     functions: Sequence[Function] = (),
+    step: Step | None = None,
 ) -> Exported:
     """Exports the program of that name from a fully lowered module, and other functions."""
     check_name(form.name)
     form = replace(form, portable=any(map(is_portable, module.ops)))
-    modules = [module, *(_own_programs(one.module, one.name) for one in functions)]
-    programs = [program, *(f"{one.name}_main" for one in functions)]
-    stores = [weights, *(one.weights for one in functions)]
+    others = [(one.name, one.about, one.module, one.weights) for one in functions]
+    if step is not None and step.update is not None:
+        others.append((UPDATE, "", step.update, weights))
+    modules = [module, *(_own_programs(one, name) for name, _, one, _ in others)]
+    programs = [program, *(f"{name}_main" for name, *_ in others)]
+    stateful = {program, f"{UPDATE}_main"}
+    stores = [weights, *(store for *_, store in others)]
     alignment = SMALLEST if form.target.machine.is_scalar else ALIGNMENT
-    images = [
-        image_of(one, store, name, own_state=one is module, alignment=alignment)
-        for one, store, name in zip(modules, stores, programs, strict=True)
-    ]
-    if functions:
-        if not form.train:
-            _check_stateless(images)
-        images = shared(images)
+    images = images_of(modules, stores, programs, stateful, alignment)
+    if functions and not form.train:
+        _check_stateless(images)
     pooled = POOL in (frame_header(one, form.threads) for one in modules)
-    image, others, first = images[0], list[Interface](), len(images[0].table.slots)
-    for function, own in zip(functions, images[1:], strict=True):
-        others.append(Interface(form, own, pooled, function.name, function.about, first))
+    image, made, first = images[0], list[Interface](), len(images[0].table.slots)
+    for (name, about, *_), own in zip(others, images[1:], strict=True):
+        made.append(Interface(form, own, pooled, name, about, first))
         first += len(own.table.slots)
-    interface = Interface(form, image, pooled, others=tuple(others))
+    update = made.pop() if step is not None and step.update is not None else None
+    interface = Interface(form, image, pooled, others=tuple(made), step=step, update=update)
+    use = MemoryUse.of(interface, modules, programs)
     steps = [source.steps_of(*one, form) for one in zip(modules, programs, strict=True)]
     name = form.name
     texts = {
-        f"{name}.h": header(interface),
+        f"{name}.h": header(interface, use.comment(), deltas.declarations(interface)),
         f"{name}.hpp": cpp_header.header(interface),
+        f"{name}.json": use.json(),
         f"{name}.c": source.source(interface, steps, programs),
         f"{name}_runtime.h": source.runtime(interface.pooled),
         "main.c": check_program.main(interface),
@@ -69,20 +83,20 @@ def export(
         texts[f"{name}_casadi.c"] = casadi.casadi(interface)
     files = {}
     if packed := build_files.weights_source(interface):
-        made = source.assembly if form.weights is Weights.INCBIN else source.array
-        texts[packed] = made(interface)
+        write = source.assembly if form.weights is Weights.INCBIN else source.array
+        texts[packed] = write(interface)
     if form.weights is not Weights.ARRAY and (image.rom_bytes or form.weights is Weights.FILE):
-        files[f"{name}_weights.bin"] = list(image.rom)
+        files[f"{name}_weights.bin"] = image.rom
     files |= {file: [memoryview(text.encode())] for file, text in texts.items()}
     if form.package:
         given = [one.vector for one in functions]
         files = package_of(form.package).write(Sources(interface, files, vectors, given))
-    return Exported(files, image.rom_bytes, interface.ram_bytes)
+    return Exported(files, image.rom_bytes, interface.ram_bytes, use.table())
 
 
 def _check_stateless(images: Sequence[Image]) -> None:
     """BackendError unless derivatives can share memory: they keep nothing between runs."""
-    if any(one.state_bytes or one.table.sizes for one in images):
+    if any(one.table.named("variable") or one.table.sizes for one in images):
         raise BackendError(
             "derivatives cannot be exported of a model with state or with open sizes",
             "--derivatives",
@@ -128,9 +142,8 @@ class CExporter:
             self.form.train and bool(self.form.package) and package_of(self.form.package).adds_run
         )
 
-    @property
-    def steps(self) -> int:
-        return check_program.STEPS if self.form.train else 1
+    def steps(self, period: int = 1) -> int:
+        return check_program.steps(period) if self.form.train else 1
 
     def export(
         self,
@@ -138,8 +151,9 @@ class CExporter:
         weights: WeightStore,
         vectors: Sequence[Vector],
         functions: Sequence[Function] = (),
+        step: Step | None = None,
     ) -> Exported:
-        return export(module, weights, self.form, vectors, functions=functions)
+        return export(module, weights, self.form, vectors, functions=functions, step=step)
 
 
 def exporter(form: ExportForm) -> CExporter:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import numpy as np
@@ -59,8 +59,8 @@ class Image:
     """The constants in ROM."""
     firsts: tuple[Place, ...]
     """The initial values of variables in ROM, by the variable's slot."""
-    rom: tuple[memoryview, ...]
-    """The content of ROM, in parts."""
+    rom: list[memoryview]
+    """The content of ROM, in parts, which all programs of a model share."""
     written: tuple[Place, ...]
     """The pieces of RAM: variables first, then index checks and scratch memory."""
 
@@ -83,79 +83,66 @@ class Image:
         return [one for one in self.written if self.table.slots[one.number].space == "variable"]
 
 
-def image_of(
-    module: ModuleOp,
-    weights: WeightStore,
-    name: str,
-    *,
-    own_state: bool = True,
+def images_of(
+    modules: Sequence[ModuleOp],
+    stores: Sequence[WeightStore],
+    names: Sequence[str],
+    stateful: Collection[str],
     alignment: int = ALIGNMENT,
-) -> Image:
+) -> list[Image]:
     """
-    The images of a program, with the results of `prepare` in ROM, and aligned constants.
+    The images of programs that share ROM and RAM, with the results of `prepare` in ROM.
 
-    Variables that begin at zero need no ROM, unless another program has the state.
+    Equal constants are stored once. Variables of one name are one piece of RAM if a program in
+    `stateful` has them; others are constants. Index checks and scratch memory follow, each at the
+    same offset for all programs, which run one at a time.
     """
-    program = find_program(module, name)
+    planned = [find_program(module, name) for module, name in zip(modules, names, strict=True)]
     # `prepare` has run: its scratch memory, such as a whole weight, is not needed any more.
-    arena = arena_bytes(program)
-    table = replace(Layout(program).table, sizes=sizes_of(module), arena=arena)
-    rom, constants, firsts, end = list[memoryview](), list[Place](), list[Place](), 0
-    for number, slot in enumerate(table.slots):
-        content = _content(slot, table, module, weights, name)
-        is_zero = own_state and slot.space == "variable" and not np.any(content)
-        if content is not None and not is_zero:
-            place = Place(number, end, content.nbytes)
-            (firsts if slot.space == "variable" else constants).append(place)
-            padding = _up(content.nbytes, alignment) - content.nbytes
-            rom += [content, memoryview(bytes(padding))]
-            end += content.nbytes + padding
-    written = tuple(_written(table))
-    return Image(table, tuple(constants), tuple(firsts), tuple(rom), written)
-
-
-def shared(images: Sequence[Image]) -> list[Image]:
-    """
-    The images with one ROM, in which equal constants are stored once, and with the first's state.
-
-    Variables of the others are those of the first by name; without such, they are constants.
-    """
-    rom, offsets, end = list[memoryview](), dict[bytes, int](), 0
-    first, moved = images[0], []
-    state = {first.table.slots[one.number].label: one.offset for one in first.variables}
-    for image in images:
+    tables = [
+        replace(Layout(one).table, sizes=sizes_of(module), arena=arena_bytes(one))
+        for module, one in zip(modules, planned, strict=True)
+    ]
+    rom, known, found = _Rom(alignment), set[str](), list[Image]()
+    variables, end = _variables(
+        [table for table, name in zip(tables, names, strict=True) if name in stateful]
+    )
+    arena = end + max(sum(_up(size_of(slot)) for _, slot in _checks(one)) for one in tables)
+    for module, weights, name, table in zip(modules, stores, names, tables, strict=True):
         constants, firsts = list[Place](), list[Place]()
-        # Contents alternate with their padding, in the order of their offsets.
-        places = sorted((*image.constants, *image.firsts), key=lambda place: place.offset)
-        for place, part in zip(places, image.rom[::2], strict=True):
-            slot = image.table.slots[place.number]
-            is_variable = slot.space == "variable"
-            if is_variable and image is not first and slot.label in state:
+        for number, slot in enumerate(table.slots):
+            content = _content(slot, table, module, weights, name)
+            if content is None:
                 continue
-            digest = sha256(part).digest()
-            if digest not in offsets:
-                padding = memoryview(bytes(_up(place.bytes) - place.bytes))
-                offsets[digest] = end
-                rom += [part, padding]
-                end += _up(place.bytes)
-            kept = firsts if is_variable and image is first else constants
-            kept.append(replace(place, offset=offsets[digest]))
-        written = image.written if image is first else tuple(_beside(first, state, image))
-        moved.append(
-            replace(image, constants=tuple(constants), firsts=tuple(firsts), written=written)
-        )
-    return [replace(one, rom=tuple(rom)) for one in moved]
+            if slot.space != "variable" or slot.label not in variables:
+                constants.append(Place(number, rom.add(content), content.nbytes))
+            elif slot.label not in known and np.frombuffer(content, np.uint8).any():
+                # `init` clears the state, so optimizer state takes no ROM.
+                firsts.append(Place(number, rom.add(content), content.nbytes))
+        known.update(table.named("variable"))
+        written = tuple(_written(table, variables, end, arena))
+        found.append(Image(table, tuple(constants), tuple(firsts), rom.parts, written))
+    return found
 
 
-def _beside(first: Image, state: Mapping[str, int], image: Image) -> Iterator[Place]:
-    """The RAM of an image: its variables in the state of the first one, the rest after it."""
-    moved = _up(first.state_bytes) - _up(image.state_bytes)
-    for place in image.written:
-        label = image.table.slots[place.number].label
-        if place not in image.variables:
-            yield replace(place, offset=place.offset + moved)
-        elif label in state:
-            yield replace(place, offset=state[label])
+@dataclass
+class _Rom:
+    """The content of ROM, in aligned parts without duplicates."""
+
+    alignment: int
+    parts: list[memoryview] = field(default_factory=list)
+    _end: int = 0
+    _offsets: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, content: memoryview) -> int:
+        """The offset of a part, which is appended unless an equal one exists."""
+        digest = sha256(content).digest()
+        if digest not in self._offsets:
+            self._offsets[digest] = self._end
+            padded = _up(content.nbytes, self.alignment)
+            self.parts += [content, memoryview(bytes(padded - content.nbytes))]
+            self._end += padded
+        return self._offsets[digest]
 
 
 def _content(
@@ -169,14 +156,35 @@ def _content(
     return memory_of(slot.literal.array(weights)).cast("B")
 
 
-def _written(table: Table) -> Iterator[Place]:
-    checks, end = {check.output for check in table.checks}, 0
-    for wanted in ("variable", "output", "arena"):
-        for number, slot in enumerate(table.slots):
-            if slot.space == wanted and (wanted != "output" or slot.label in checks):
-                size = table.arena if wanted == "arena" else size_of(slot)
-                yield Place(number, end, size)
-                end += _up(size)
+def _variables(tables: Sequence[Table]) -> tuple[dict[str, int], int]:
+    """The offset of each variable in RAM, and the end of all."""
+    offsets, end = dict[str, int](), 0
+    for table in tables:
+        for slot in table.slots:
+            if slot.space == "variable" and slot.label not in offsets:
+                offsets[slot.label] = end
+                end += _up(size_of(slot))
+    return offsets, end
+
+
+def _checks(table: Table) -> Iterator[tuple[int, Slot]]:
+    """The number and slot of each index check, a hidden output."""
+    names = {check.output for check in table.checks}
+    for label, number in table.named("output").items():
+        if label in names:
+            yield number, table.slots[number]
+
+
+def _written(table: Table, variables: Mapping[str, int], end: int, arena: int) -> Iterator[Place]:
+    """The pieces of RAM that a program writes; `end` is that of all variables."""
+    for label, number in table.named("variable").items():
+        if label in variables:
+            yield Place(number, variables[label], size_of(table.slots[number]))
+    for number, slot in _checks(table):
+        yield Place(number, end, size_of(slot))
+        end += _up(size_of(slot))
+    for number in table.named("arena").values():
+        yield Place(number, arena, table.arena)
 
 
 def prepared(module: ModuleOp, weights: WeightStore, name: str) -> memoryview:

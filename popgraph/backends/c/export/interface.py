@@ -11,6 +11,7 @@ from popgraph.backends.c.export.image import ALIGNMENT, Image, size_of
 from popgraph.backends.c.export.names import members
 from popgraph.backends.c.export.targets import ExportTarget
 from popgraph.backends.c.memory.table import Slot
+from popgraph.backends.tools import Step
 from popgraph.support.shapes import prod, text
 from popgraph.support.sizes import Size, SizedAxis
 
@@ -85,11 +86,20 @@ class Interface:
     """The number of its first slot in the model's table."""
     others: tuple[Interface, ...] = ()
     """The other functions of the model."""
+    step: Step | None = None
+    """The training step that the main function is."""
+    update: Interface | None = None
+    """The update after several steps, which the main function runs."""
 
     @property
     def all(self) -> tuple[Interface, ...]:
         """The main function and the others."""
         return self, *self.others
+
+    @property
+    def programs(self) -> tuple[Interface, ...]:
+        """All functions, and the update that no caller sees."""
+        return self.all if self.update is None else (*self.all, self.update)
 
     @property
     def verb(self) -> str:
@@ -104,17 +114,17 @@ class Interface:
     @property
     def ram_bytes(self) -> int:
         """The memory of all functions, which share it."""
-        return max(one.image.ram_bytes for one in self.all)
-
-    @property
-    def slots(self) -> int:
-        """The number of pointers in a model."""
-        return sum(len(one.image.table.slots) for one in self.all)
+        return max(one.image.ram_bytes for one in self.programs)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the variables, at the start of memory."""
-        return self.image.state_bytes
+        """Bytes of the variables of all functions, at the start of memory."""
+        return max(one.image.state_bytes for one in self.programs)
+
+    @property
+    def slots(self) -> int:
+        """The number of pointers in a model; the last one of a training step points to ROM."""
+        return sum(len(one.image.table.slots) for one in self.programs) + (self.step is not None)
 
     @cached_property
     def inputs(self) -> dict[str, tuple[int, Slot]]:
@@ -128,8 +138,14 @@ class Interface:
 
     @cached_property
     def variables(self) -> dict[str, tuple[int, Slot]]:
-        """The number and slot of each variable of the main function, in memory order."""
-        return {} if self.function else self._named("variable")
+        """The number and slot of each variable of the step and its update, in memory order."""
+        found = dict[str, tuple[int, Slot]]()
+        for one in () if self.function else filter(None, (self, self.update)):
+            table = one.image.table
+            for label, number in table.named("variable").items():
+                found.setdefault(label, (one.first + number, table.slots[number]))
+        spelled = members(found)
+        return {spelled[label]: held for label, held in found.items()}
 
     @cached_property
     def sizes(self) -> dict[str, tuple[int, Size]]:
@@ -137,6 +153,14 @@ class Interface:
         table = self.image.table
         spelled, numbers = members(size.name for size in table.sizes), table.named("input")
         return {spelled[size.name]: (numbers[size.name], size) for size in table.sizes}
+
+    @property
+    def accumulators(self) -> list[tuple[int, Slot]]:
+        """The number and slot of each sum of gradients; none if C has no type for one."""
+        names = () if self.step is None else self.step.accumulators
+        found = [held for held in self.variables.values() if held[1].label in names]
+        known = {slot.dtype.name for _, slot in found if slot.dtype is not None} <= {"f32", "f64"}
+        return found if known else []
 
     def bound(self, member: str) -> str:
         """The name of the macro for a size's bound."""
@@ -171,8 +195,8 @@ class Interface:
         return ", const void *weights" if self.form.weights is Weights.FILE else ""
 
 
-def header(interface: Interface) -> str:
-    """NAME.h."""
+def header(interface: Interface, memory: str = "", deltas: str = "") -> str:
+    """NAME.h, with comments on the use of memory, and declarations of deltas."""
     form, image = interface.form, interface.image
     name, macro = form.name, form.name.upper()
     tensors = [
@@ -186,7 +210,7 @@ def header(interface: Interface) -> str:
  * Call {name}_init once, then {name}_{form.verb} as often as you like. All memory is the caller's:
  * {macro}_MEMORY_BYTES of RAM for each model, beside {macro}_WEIGHTS_BYTES of constants, which
  * all models share. Models do not know of each other, so that threads may run one each.
- */
+{memory} */
 #ifndef {macro}_H
 #define {macro}_H
 
@@ -197,7 +221,7 @@ def header(interface: Interface) -> str:
 #define {macro}_WEIGHTS_BYTES {image.rom_bytes}
 #define {macro}_ALIGNMENT {ALIGNMENT} /* Where both must begin: at a multiple of this. */
 #define {macro}_RANK {max(rank, 1)} /* The most axes that a tensor has. */
-{_bounds(interface)}
+{_bounds(interface)}{_period(interface)}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -232,7 +256,7 @@ typedef struct {{
 
 extern const {name}_description {name}_about;
 
-{_functions(interface)}{"".join(map(_other, interface.others))}
+{_functions(interface)}{deltas}{"".join(map(_other, interface.others))}
 #ifdef __cplusplus
 }}
 #endif
@@ -300,9 +324,18 @@ def _functions(interface: Interface) -> str:
 /* Makes a model of {macro}_MEMORY_BYTES of memory.{file} */
 int {name}_init({name} *self, void *memory{given});
 
-/* {MEANING[verb]} It allocates nothing. */
+/* {MEANING[verb]}{_accumulation(interface)} It allocates nothing. */
 int {name}_{verb}(
     {parameters(interface)});
+"""
+    if interface.accumulators and interface.step is not None:
+        of = "mean" if interface.step.is_mean else "sum"
+        found += f"""
+/*
+ * Updates the weights before the {macro}_ACCUMULATE-th call, by the {of} of the gradients so far;
+ * does nothing directly after an update. The next call begins anew.
+ */
+void {name}_update({name} *self);
 """
     if state := interface.state_bytes:
         found += f"""
@@ -328,6 +361,18 @@ void {name}_stop(void);
     return found
 
 
+def _accumulation(interface: Interface) -> str:
+    """A sentence on the calls of a step that make one update."""
+    step = interface.step
+    if step is None or step.period == 1:
+        return ""
+    macro = interface.form.name.upper()
+    return (
+        f"\n   Weights move in every {macro}_ACCUMULATE-th call, by the gradients of all"
+        " calls since the last\n   update."
+    )
+
+
 def parameters(interface: Interface) -> str:
     """The parameters of the function that computes."""
     name, prefix = interface.form.name, interface.prefix
@@ -342,9 +387,18 @@ def _bounds(interface: Interface) -> str:
     )
 
 
+def _period(interface: Interface) -> str:
+    step = interface.step
+    if step is None or step.period == 1:
+        return ""
+    macro = interface.form.name.upper()
+    return f"#define {macro}_ACCUMULATE {step.period} /* Steps per update of the weights. */\n"
+
+
 def _codes(interface: Interface) -> str:
     """The last return codes."""
-    macro, sized = interface.form.name.upper(), bool(interface.sizes)
+    macro = interface.form.name.upper()
+    sized = bool(interface.sizes) or interface.step is not None
     code = f"{macro}_BAD_INDEX = 2" + ("," if sized else " ")
     lines = [f"{code} /* An index in the inputs is out of range: outputs mean nothing. */"]
     if sized:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.backends.c.export import deltas
 from popgraph.backends.c.export.image import called, size_of
 from popgraph.backends.c.export.interface import (
     Form,
     Interface,
     Weights,
+    c_type,
     parameters,
     shape_text,
 )
@@ -121,8 +123,8 @@ def _functions(interface: Interface, programs: Sequence[str]) -> Iterator[str]:
         yield f"extern const {element} {name}_weights[];\n"
     yield from map(_described, interface.all)
     yield _init(interface)
-    yield from map(_run, interface.all, programs)
-    if image.state_bytes:
+    yield from map(_run, interface.all, programs)  # An update is the last program, if any.
+    if interface.state_bytes:
         at = image.written[0].number
         yield f"""\
 void {name}_save(const {name} *self, void *state) {{
@@ -134,6 +136,8 @@ void {name}_load({name} *self, const void *state) {{
 }}
 
 {_variable(interface)}"""
+    yield from _update(interface)
+    yield from deltas.functions(interface)
     if form.malloc:
         yield _new(interface)
     if interface.pooled:
@@ -213,21 +217,27 @@ def _init(interface: Interface) -> str:
     lines += [
         f"if (({tested}) % {macro}_ALIGNMENT) return {macro}_UNALIGNED;",
         "memset(self, 0, sizeof *self);",
-        *(f"self->slots[{one.first}] = (void *)(intptr_t){form.threads};" for one in interface.all),
+        *(
+            f"self->slots[{one.first}] = (void *)(intptr_t){form.threads};"
+            for one in interface.programs
+        ),
     ]
-    for one in interface.all:
+    for one in interface.programs:
         lines += [
             f"self->slots[{one.first + place.number}] = {memory} + {place.offset};"
             for memory, places in (("rom", one.image.constants), ("ram", one.image.written))
             for place in places
         ]
-    if image.state_bytes:
+    if interface.state_bytes:
         lines.append(f"memset(ram, 0, {macro}_STATE_BYTES);")
     lines += [
-        f"memcpy(self->slots[{one.number}], rom + {one.offset}, {one.bytes});"
-        for one in image.firsts
+        f"memcpy(self->slots[{one.first + place.number}], rom + {place.offset}, {place.bytes});"
+        for one in interface.programs
+        for place in one.image.firsts
     ]
-    if not any(one.image.written for one in interface.all):
+    if interface.step is not None:
+        lines.append(f"self->slots[{interface.slots - 1}] = {'rom' if rom else 'NULL'};")
+    if not any(one.image.written for one in interface.programs):
         lines.append("(void)ram;")
     body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
     return f"int {name}_init({name} *self, void *memory{interface.given}) {{\n{body}}}\n"
@@ -253,12 +263,48 @@ def _run(interface: Interface, program: str) -> str:
         for member, (number, _) in interface.outputs.items()
     ] or ["(void)outputs;"]
     lines.append(f"{program}_run(self->slots{f' + {first}' if first else ''});")
+    lines += _updated(interface)
     table = interface.image.table
     for check in table.checks:
         number = table.named("output")[check.output]
         lines += _checked(check, first + number, table.slots[number], macro)
     body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
     return f"int {name}_{interface.verb}({parameters(interface)}) {{\n{body}}}\n"
+
+
+def _update(interface: Interface) -> Iterator[str]:
+    """NAME_update, which updates before the last call: by the mean of the gradients so far."""
+    step, update, accumulators = interface.step, interface.update, interface.accumulators
+    if step is None or update is None or not accumulators:
+        return
+    name, numbers = interface.form.name, interface.image.table.named("variable")
+    lines = [
+        f"float *count = (float *)self->slots[{numbers[step.counter]}];",
+        "if (*count == 0.0f) return;",
+    ]
+    for number, slot in accumulators if step.is_mean else ():
+        kind = c_type(slot)
+        lines.append(
+            f"for (size_t at = 0; at < {prod(slot.shape)}; at++) "
+            f"(({kind} *)self->slots[{number}])[at] *= ({kind}){step.period} / ({kind})*count;"
+        )
+    # The update empties accumulators and the count if a batch is complete.
+    lines.append(f"*count = {step.period}.0f;")
+    lines.append(f"{update.function}_main_run(self->slots + {update.first});")
+    body = "".join(f"    {line}\n" for line in lines)
+    yield f"void {name}_update({name} *self) {{\n{body}}}\n"
+
+
+def _updated(interface: Interface) -> Iterator[str]:
+    """The update in the last of several calls, also if it rejects an index: it counts, too."""
+    step, update = interface.step, interface.update
+    if step is None or update is None:
+        return
+    counter = interface.image.table.named("variable")[step.counter]
+    yield (
+        f"if (*(const float *)self->slots[{counter}] >= {interface.form.name.upper()}_ACCUMULATE) "
+        f"{update.function}_main_run(self->slots + {update.first});"
+    )
 
 
 def _checked(check: IndexCheck, number: int, slot: Slot, macro: str) -> Iterator[str]:

@@ -23,6 +23,32 @@ HERE = "native"
 
 
 @dataclass(frozen=True)
+class Build:
+    """The facts of a compiler on which the bits of results depend, for a check in C."""
+
+    version: str = ""
+    """The macro `__VERSION__`."""
+    condition: str = "0"
+    """A condition of the preprocessor: the extensions of the instruction set are the same."""
+
+    @staticmethod
+    def of(macros: str) -> Build:
+        """The facts in a compiler's predefined macros."""
+        words = (line.split(None, 2) for line in macros.splitlines())
+        known = {word[1]: word[2] if len(word) > 2 else "" for word in words if len(word) > 1}
+        terms = [f"{'' if one in known else '!'}defined({one})" for one in _EXTENSIONS]
+        return Build(known.get("__VERSION__", "").strip('"'), " && ".join(terms))
+
+
+_EXTENSIONS = (
+    *("__FMA__", "__SSE4_2__", "__AVX__", "__AVX2__", "__AVX512F__", "__AVX512BF16__"),
+    *("__AVXVNNI__", "__AVX512VNNI__", "__F16C__", "__ARM_NEON", "__ARM_FEATURE_FMA"),
+    *("__ARM_FEATURE_DOTPROD", "__ARM_FEATURE_BF16", "__clang__", "__x86_64__", "__aarch64__"),
+)
+"""Macros of compilers and instructions that decide which operations are fused."""
+
+
+@dataclass(frozen=True)
 class ExportTarget:
     """A target of exported C."""
 
@@ -35,6 +61,8 @@ class ExportTarget:
     compiler: str = "cc"
     optimize: str = "speed"
     """The usual goal of programs for it, see `Options.optimize`."""
+    build: Build = Build()
+    """The compiler of this machine, for the native target."""
 
 
 _FOREIGN: Mapping[str, ExportTarget] = {
@@ -125,5 +153,6 @@ def _native() -> ExportTarget:
     for compiler in candidates():
         found = probe(compiler)
         if not found.reason:
-            return ExportTarget(HERE, host_machine(), found.flags, (), compiler.name)
+            build = Build.of(found.macros)
+            return ExportTarget(HERE, host_machine(), found.flags, (), compiler.name, build=build)
     return ExportTarget(HERE, host_machine(), ("-march=native",))

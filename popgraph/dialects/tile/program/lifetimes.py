@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -30,7 +30,7 @@ def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
     Live are the operands and results of the call, and memory that a later call reads before it is
     written again.
     """
-    arena = _Arena(program)
+    arena = ArenaMap(program)
     live = arena.nothing()
     used: list[int] = []
     # Backwards: memory is live from its last read up to the write before it.
@@ -64,7 +64,7 @@ def lifetimes(program: ProgramOp, counter: Counter) -> list[Lifetime]:
     The ranges alive at a call add up to its `bytes_in_use`. A call that overwrites its input ends
     one range and begins another.
     """
-    arena = _Arena(program)
+    arena = ArenaMap(program)
     spans: list[list[tuple[int, int]]] = [[] for _ in arena.stretches]
     for number, call in enumerate(calls(program)):
         reads, writes = arena.touched(call, counter)
@@ -88,7 +88,14 @@ def lifetimes(program: ProgramOp, counter: Counter) -> list[Lifetime]:
     return found
 
 
-class _Arena:
+def written_by(call: CallOp | RunsPrograms, counter: Counter) -> Collection[int]:
+    """The numbers of the arguments that a call writes."""
+    if isinstance(call, CallOp):
+        return written(counter.function(call.callee.string_value()))
+    return call.written
+
+
+class ArenaMap:
     """The arena, cut into stretches at all buffer bounds; sets of stretches are boolean arrays."""
 
     def __init__(self, program: ProgramOp) -> None:
@@ -107,10 +114,7 @@ class _Arena:
 
     def touched(self, call: CallOp | RunsPrograms, counter: Counter) -> tuple[Chosen, Chosen]:
         """Masks of the stretches that a call reads and writes."""
-        if isinstance(call, CallOp):
-            targets = written(counter.function(call.callee.string_value()))
-        else:
-            targets = call.written
+        targets = written_by(call, counter)
         reads, writes = self.nothing(), self.nothing()
         for number, argument in enumerate(call.arguments):
             self.mark(writes if number in targets else reads, argument.owner)

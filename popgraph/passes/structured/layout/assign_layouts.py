@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import IntsAttr, graphs_of
+from popgraph.dialects.program import IntsAttr, UpdateOp, graphs_of
 from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.affine import permutation, selection, with_dims
 from popgraph.dialects.tile.structured.ops import maps_attribute
@@ -63,6 +63,7 @@ class AssignLayouts(Pass):
             orders = chosen_orders(graph.block, self.tuning, along_pixels)
             if orders:
                 _split_updates(graph.block, orders)
+                _keep_updates(graph.block, orders)
                 _Rewriting(orders, along_pixels, self.tuning.least_channels).rewrite(graph.block)
 
 
@@ -84,6 +85,32 @@ def _split_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
             ):
                 order = orders.pop(result)
                 orders[split_epilogue(op).outputs[0]] = order
+
+
+def _keep_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
+    """
+    Keeps the axis order of maps that only updates of variables read.
+
+    They write the order of the variable, so they can work in its memory. In the order of the
+    gradient, each update would be a copy of the variable's size, and a transposing move.
+    """
+    stored = set[SSAValue]()
+    for op in reversed(block.ops):
+        if isinstance(op, UpdateOp):
+            stored.add(op.value)
+        elif isinstance(op, tile.MapOp) and all(_is_stored(one, stored) for one in op.results):
+            stored.update(op.results)
+            for result in op.results:
+                orders.pop(result, None)
+
+
+def _is_stored(value: SSAValue, stored: Collection[SSAValue]) -> bool:
+    """Whether all readers of a value are updates, or maps whose results are only stored."""
+    return all(
+        isinstance(use.operation, UpdateOp)
+        or (bool(use.operation.results) and all(one in stored for one in use.operation.results))
+        for use in value.uses
+    )
 
 
 class _Rewriting:

@@ -59,7 +59,7 @@ def write(sources: Sources) -> Files:
     """Both crates, as a workspace, with a test that runs the test vector."""
     interface = sources.interface
     name = interface.form.name
-    left = ("main.c", "check_data.h", "Makefile", "CMakeLists.txt", f"{name}.hpp")
+    left = ("main.c", "check_data.h", "Makefile", "CMakeLists.txt", f"{name}.hpp", f"{name}.json")
     kept = {
         f"{name}-sys/c/{file}": parts for file, parts in sources.files.items() if file not in left
     }

@@ -9,7 +9,7 @@ from importlib.resources import files as resources
 from typing import Any
 
 from popgraph.backends.c.export.build_files import compile_flags
-from popgraph.backends.c.export.check_program import OF_F32, STEPS, TOLERANCES
+from popgraph.backends.c.export.check_program import OF_F32, TOLERANCES, runs
 from popgraph.backends.c.export.image import ALIGNMENT, size_of
 from popgraph.backends.c.export.interface import Form, Interface, c_type
 from popgraph.backends.c.export.packages import npm_types, wasm
@@ -218,7 +218,7 @@ def _checks(sources: Sources) -> Iterator[dict[str, Any]]:
     for one, vector in zip(interface.others, sources.others, strict=True):
         yield _compared(one, vector, 1)
     for vector in sources.vectors:
-        yield _compared(interface, vector, STEPS if interface.form.train else 1)
+        yield _compared(interface, vector, runs(interface))
 
 
 def _compared(one: Interface, vector: Vector, runs: int) -> dict[str, Any]:
