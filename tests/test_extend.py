@@ -19,12 +19,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, TypeProto, helper
+from typer.testing import CliRunner
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 import popgraph
 from popgraph import compiler, extend
 from popgraph.backends.c.cache import program_key
+from popgraph.cli import app
 from popgraph.compat import disable, libraries
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.onnx.containers import model_of
@@ -634,6 +636,74 @@ def test_load_takes_files_and_modules(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("")
     with pytest.raises(ExtensionError, match="module 'json' exists already"):
         extend.load(str(tmp_path / "json.py"))
+
+
+BROKEN_MODULES = {
+    "raises": ("raise KeyError('x')", "KeyError: 'x'"),
+    "ends": ("import sys; sys.exit(0)", "SystemExit: 0"),
+    "recurses": ("def f(): f()\nf()", "RecursionError: "),
+    "imports_itself": ("from imports_itself import absent", "ImportError: "),
+    "syntax": ("def", "SyntaxError: "),
+    "no_text": ("\0", "SyntaxError: "),
+    "extends_twice": ("from popgraph import extend\nextend.load('absent_one')", "'absent_one'"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_MODULES)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_module_that_cannot_be_loaded_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_first: bool
+) -> None:
+    content, told = BROKEN_MODULES[name]
+    file = tmp_path / f"{name}.py"
+    file.write_text(f"print('noise')\n{content}\n")
+    load = ["--load", str(file)]
+    arguments = [*load, "ops", "Relu"] if is_first else ["ops", "Relu", *load]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1 and not done.stdout
+    assert told in done.stderr and "Traceback" not in done.stderr
+    nested = name == "extends_twice"
+    assert f"at: --load {'absent_one' if nested else file}" in done.stderr
+    if name not in ("syntax", "no_text"):
+        assert f"--load {file}: noise\n" in done.stderr
+    assert name not in sys.modules
+    monkeypatch.setenv("POPGRAPH_DEBUG", "1")
+    with pytest.raises(ExtensionError):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_prints_of_a_module_are_named_and_kept_out_of_the_output(tmp_path: Path) -> None:
+    file = tmp_path / "prints_twice.py"
+    file.write_text("print('one\\ntwo', end='')\nprint('', 3)\n")
+    done = CliRunner().invoke(app, ["--load", str(file), "ops", "Relu"])
+    assert done.exit_code == 0 and done.stdout.startswith("LeakyRelu")
+    assert done.stderr == f"--load {file}: one\n--load {file}: two 3\n"
+
+
+def test_an_endless_import_is_named_when_it_is_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "endless.py"
+    file.write_text(
+        "import os, signal, threading\n"
+        "threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "while True:\n    pass\n"
+    )
+    done = CliRunner().invoke(app, ["--load", str(file), "ops", "Relu"])
+    assert done.exit_code == 130 and f"interrupted in --load {file}\n" in done.stderr
+
+
+def test_completion_in_a_shell_loads_no_module(tmp_path: Path) -> None:
+    file, trace = tmp_path / "leaves_a_trace.py", tmp_path / "trace"
+    file.write_text(f"open({str(trace)!r}, 'w').close()\n")
+    for words in (f"popgraph --load {file} ops R", f"popgraph ops --load {file} R"):
+        asked = {"_POPGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "4"}
+        command = [sys.executable, "-m", "popgraph"]
+        subprocess.run(command, env={**os.environ, **asked}, capture_output=True, check=False)
+    assert not trace.exists()
+
+
+def test_the_help_says_that_modules_are_code() -> None:
+    done = CliRunner().invoke(app, ["--help"])
+    assert "load only modules that you trust" in " ".join(done.stdout.split())
 
 
 PATTERNS = """

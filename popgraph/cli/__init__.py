@@ -104,41 +104,52 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         self.commands = CommandsByName()
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _as_messages():  # `--load` runs code here.
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
-            with _plain_warnings(), as_options():
-                return super().invoke(ctx)
-        except PopgraphError as error:
-            if _debugging():
-                raise
-            show_error(error)
-        except BrokenPipeError:
-            # The reader of our output, such as `head`, has closed the pipe; avoid Python's
-            # complaint at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except OSError as error:
-            if _debugging():
-                raise
-            show_error(PopgraphError(error.strerror or str(error), str(error.filename or "")))
-        except Exception as error:
-            if _is_typers(error):
-                _word(error)
-                raise
-            if _debugging():
-                raise
-            show_error(
-                PopgraphError(
-                    f"internal error: {type(error).__name__}: {error}",
-                    hint="; ".join(
-                        [
-                            "please report this",
-                            *getattr(error, "__notes__", ()),
-                            "POPGRAPH_DEBUG=1 shows where it happened",
-                        ]
-                    ),
-                )
+        with _as_messages(), _plain_warnings(), as_options():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _as_messages() -> Iterator[None]:
+    """Reports errors as messages, and exits."""
+    try:
+        yield
+        return
+    except PopgraphError as error:
+        if _debugging():
+            raise
+        show_error(error)
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has closed the pipe; avoid Python's
+        # complaint at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if _debugging():
+            raise
+        show_error(PopgraphError(error.strerror or str(error), str(error.filename or "")))
+    except Exception as error:
+        if _is_typers(error):
+            _word(error)
+            raise
+        if _debugging():
+            raise
+        show_error(
+            PopgraphError(
+                f"internal error: {type(error).__name__}: {error}",
+                hint="; ".join(
+                    [
+                        "please report this",
+                        *getattr(error, "__notes__", ()),
+                        "POPGRAPH_DEBUG=1 shows where it happened",
+                    ]
+                ),
             )
-        raise typer.Exit(1)
+        )
+    raise typer.Exit(1)
 
 
 @contextmanager

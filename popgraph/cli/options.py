@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from enum import StrEnum
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from popgraph.cli.models import check_file
+from popgraph.cli.report import note
 from popgraph.support.names import closest
 from popgraph.support.step_options import STEP_OPTIONS
 
@@ -103,14 +106,49 @@ Folders = Annotated[
 """For every command that reads models; its callback handles the option."""
 
 
-def _load(modules: list[str] | None) -> list[str] | None:
-    """Loads extensions eagerly, since other options may use their names."""
-    if modules:
+def _load(context: typer.Context, modules: list[str] | None) -> list[str] | None:
+    """
+    Loads extensions eagerly, since other options may use their names.
+
+    A shell that completes a command line runs nothing of it.
+    """
+    if modules and not context.resilient_parsing:
         from popgraph.support.extensions import load_module
 
         for name in modules:
-            load_module(name)
+            with _named(f"--load {name}"):
+                load_module(name)
     return modules
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """
+    Names the module whose import prints or is interrupted.
+
+    Its prints go to standard error: standard output may be data that another program reads.
+    """
+    said = Said(where)
+    try:
+        with redirect_stdout(said):
+            yield
+    except KeyboardInterrupt:
+        note(f"interrupted in {where}")
+        raise
+
+
+class Said(StringIO):
+    """Passes lines to standard error, each with a name before it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name, self._begins = name, True
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines(keepends=True):
+            sys.stderr.write(f"{self._name}: {line}" if self._begins else line)
+            self._begins = line.endswith("\n")
+        return len(text)
 
 
 Load = Annotated[
@@ -118,7 +156,8 @@ Load = Annotated[
     typer.Option(
         "--load",
         metavar="MODULE",
-        help="Python file or module that registers passes, operators or targets.",
+        help="Python file or module that registers passes, operators or targets. It is code that "
+        "runs in this process: load only modules that you trust.",
         callback=_load,
         is_eager=True,
     ),

@@ -158,12 +158,9 @@ def _import(point: Any) -> None:
     except ExtensionError as error:
         where = "; ".join(filter(None, [error.where, title(point)]))
         raise ExtensionError(error.what, where, error.hint) from error
-    except Exception as error:
-        raise ExtensionError(
-            f"an extension cannot be loaded: {type(error).__name__}: {error}",
-            title(point),
-            "update or uninstall the distribution, or report it to its authors",
-        ) from error
+    except (Exception, SystemExit) as error:
+        hint = "update or uninstall the distribution, or report it to its authors"
+        raise _failed(error, title(point), hint) from error
     covered = content if is_new and _covers(point.dist, root) else None
     before = SOURCES.get(root)
     if before is None or before.distribution is None:
@@ -171,7 +168,8 @@ def _import(point: Any) -> None:
 
 
 def load_module(name: str) -> None:
-    """Loads a Python file, or imports a module."""
+    """Loads a Python file, or imports a module; a failure of its code names it."""
+    where = f"--load {name}"
     try:
         if name.endswith(".py"):
             _run_file(Path(name))
@@ -179,12 +177,18 @@ def load_module(name: str) -> None:
             import_module(name)
     except ExtensionError:
         raise
-    except Exception as error:
-        raise ExtensionError(
-            f"an extension cannot be loaded: {type(error).__name__}: {error}",
-            f"--load {name}",
-            "name a file of Python (`my_passes.py`), or a module that can be imported",
-        ) from error
+    except ModuleNotFoundError as error:
+        hint = "name a file of Python (`my_passes.py`), or a module that can be imported"
+        raise _failed(error, where, hint) from error
+    except (Exception, SystemExit) as error:
+        # `sys.exit` in the module would end the command without a message.
+        raise _failed(error, where, "mend the module; POPGRAPH_DEBUG=1 shows the line") from error
+
+
+def _failed(error: BaseException, where: str, hint: str) -> ExtensionError:
+    """The error of an extension whose import raised another one."""
+    what = f"an extension cannot be loaded: {type(error).__name__}: {error}"
+    return ExtensionError(what, where, hint)
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -201,7 +205,7 @@ def _run_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise
     return module
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from errno import EACCES, EINVAL
+from errno import EACCES, EDQUOT, EFBIG, EINVAL, ENOSPC
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -29,6 +29,9 @@ OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")
 
 BINARY: int = getattr(os, "O_BINARY", 0)
 """Without this flag, Windows translates the ends of lines."""
+
+NO_ROOM = (ENOSPC, EDQUOT, EFBIG)
+"""The errors of a full disk, a used up quota and a limit of the size of files."""
 
 ORPHAN_SECONDS = 24 * 60 * 60
 """Seconds without a change after which no other machine is still writing a partial file."""
@@ -79,14 +82,21 @@ def write_pair(
 
 
 def append_to(path: Path, content: bytes) -> None:
-    """Appends data to a file that may be too large to rewrite; all of it or nothing."""
-    with _as_write_error(path), open(path, "ab") as file:
-        size = file.tell()
+    """
+    Appends data to a file that may be too large to rewrite; all of it or nothing.
+
+    Pipes and other special files, which cannot be truncated, may receive a part.
+    """
+    # A buffer would write its rest again when the file is closed, after the truncation.
+    with _as_write_error(path), open(path, "ab", buffering=0) as file:
+        size = None if is_written_in_place(path) else file.tell()
+        rest = memoryview(content)
         try:
-            file.write(content)
-            file.flush()
+            while rest:
+                rest = rest[file.write(rest) :]
         except OSError:
-            os.truncate(path, size)
+            if size is not None:
+                os.truncate(path, size)
             raise
 
 
@@ -115,10 +125,10 @@ def _as_write_error(path: Path) -> Iterator[None]:
             why = f"there is no folder {str(path.parent)!r}"
         elif path.is_dir():
             why = "it is a folder"
+        hints = ["free some space, or choose another disk"] if error.errno in NO_ROOM else []
+        hints += ["the previous content is unchanged"] if path.is_file() else []
         raise WriteError(
-            f"the file cannot be written: {why}",
-            str(path),
-            "the previous content is unchanged" if path.is_file() else "",
+            f"the file cannot be written: {why}", str(path), "; ".join(hints)
         ) from error
 
 

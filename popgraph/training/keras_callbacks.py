@@ -6,15 +6,15 @@ import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
+from io import StringIO
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, TextIO
 
 from popgraph.compiler.saving import check_kind
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.safetensors import safetensors
-from popgraph.support.writing import write_file
+from popgraph.support.writing import append_to, write_file, write_text
 from popgraph.training.callbacks import Callback as OurCallback
 from popgraph.training.callbacks import Trained
 from popgraph.training.history import VALIDATION, Row, measurement_names
@@ -355,36 +355,30 @@ class CSVLogger(Callback):
     def __init__(self, filename: str | Path, separator: str = ",", append: bool = False) -> None:
         super().__init__()
         self._path, self._separator, self._appends = Path(filename), separator, append
-        self._file: TextIO | None = None
-        self._writer: Any = None
         self._keys: list[str] = []
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        begun = self._appends and self._path.exists() and self._path.stat().st_size > 0
-        self._file = self._path.open("a" if self._appends else "w", newline="")
-        self._keys, self._has_heading = [], begun
+        if not self._appends:
+            write_text(self._path, "")
+        self._keys = []
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        assert self._file is not None, "the file is open while training runs"
         values: dict[str, object] = dict(logs or {})
-        if not self._keys:
-            self._keys = sorted(values)
-            self._writer = csv.DictWriter(
-                self._file,
-                ["epoch", *self._keys],
-                restval="NA",
-                extrasaction="ignore",
-                delimiter=self._separator,
-                lineterminator="\n",
-            )
-            if not self._has_heading:
-                self._writer.writeheader()
-        self._writer.writerow({"epoch": epoch, **values})
-        self._file.flush()
-
-    def on_train_end(self, logs: Logs | None = None) -> None:
-        if self._file is not None:
-            self._file.close()
+        text = StringIO()
+        keys = self._keys or sorted(values)
+        writer = csv.DictWriter(
+            text,
+            ["epoch", *keys],
+            restval="NA",
+            extrasaction="ignore",
+            delimiter=self._separator,
+            lineterminator="\n",
+        )
+        if not (self._path.exists() and self._path.stat().st_size):
+            writer.writeheader()
+        writer.writerow({"epoch": epoch, **values})
+        append_to(self._path, text.getvalue().encode())
+        self._keys = keys
 
 
 class TerminateOnNaN(Callback):

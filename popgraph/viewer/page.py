@@ -28,12 +28,16 @@ SCRIPTS = (
 """Scripts in dependency order."""
 
 
+def script() -> str:
+    """The scripts of the page in one text."""
+    return "\n".join(file.read_text("utf-8") for file in SCRIPTS)
+
+
 def page(parts: Mapping[str, Any] | None = None) -> str:
     """The page; self-contained if it embeds the parts, otherwise it loads them from the server."""
-    script = "\n".join(file.read_text("utf-8") for file in SCRIPTS)
     data = "\n".join(_held(name, part) for name, part in (parts or {}).items())
     text = (HERE / "index.html").read_text("utf-8")
-    pieces = {"style": (HERE / "style.css").read_text("utf-8"), "script": script, "data": data}
+    pieces = {"style": (HERE / "style.css").read_text("utf-8"), "script": script(), "data": data}
     before, _, rest = text.partition("{{style}}")
     between, _, rest = rest.partition("{{data}}")
     behind, _, end = rest.partition("{{script}}")

@@ -8,7 +8,7 @@ import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from errno import EDQUOT, EFBIG, ENOSPC
+from errno import EFBIG
 from pathlib import Path
 
 from popgraph.backends.c.build.objects import Objects
@@ -29,7 +29,7 @@ from popgraph.support.cache_files import digest, is_sealed, write_sealed
 from popgraph.support.errors import BackendError
 from popgraph.support.progress import report, reporting
 from popgraph.support.trust import make_private, open_trusted
-from popgraph.support.writing import write_atomically
+from popgraph.support.writing import NO_ROOM, write_atomically
 
 
 def library(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
@@ -149,7 +149,7 @@ def _words_of_signal(name: str, otherwise: str) -> str:
 
 
 _NO_ROOM = {
-    **{os.strerror(number): number for number in (ENOSPC, EDQUOT, EFBIG)},
+    **{os.strerror(number): number for number in NO_ROOM},
     _words_of_signal("SIGXFSZ", "file size limit"): EFBIG,
 }
 """The system's messages for a full disk or quota, in a compiler's output, with their errno."""
