@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from popgraph.backends.c.build.toolchain import ZIG, Compiler, Result, identity
 from popgraph.backends.tools import Files
 from popgraph.support.errors import BackendError
+from popgraph.support.writing import write_atomically
 
 PAGE = 1 << 16
 """Bytes of a page of memory."""
@@ -77,7 +78,7 @@ def compile_modules(
         with TemporaryDirectory(prefix="popgraph-wasm-") as name:
             folder = Path(name)
             for file, parts in files.items():
-                (folder / file).write_bytes(b"".join(parts))
+                write_atomically(folder / file, parts)
             built = [_build(compiler, folder, sources, flags, own) for own in variants]
             if all(one.good for one in built):
                 return [(folder / one.output).read_bytes() for one in built]
