@@ -90,10 +90,19 @@ class Comments:
         comment = self._beside.get(line)
         return (text.rstrip().removesuffix(comment or "")).rstrip().endswith(word)
 
-    def verbatim(self, first: int, last: int, margin: str) -> str:
-        """Lines of the text unchanged, indented so that the first begins at `margin`."""
+    def verbatim(self, begin: tuple[int, int], end: tuple[int, int], margin: str) -> str:
+        """
+        The text from `begin` to `end` unchanged, indented so that its first line is at `margin`.
+
+        Both are a line and a column. The braces of a block around it may share its lines.
+        """
+        (first, column), (last, end_column) = begin, end
         lines = self._lines[first - 1 : last]
         old = len(lines[0]) - len(lines[0].lstrip())
+        if lines[-1][end_column - 1 :].partition("#")[0].strip():
+            lines[-1] = lines[-1][: end_column - 1] + self.beside(last)
+        if lines[0][: column - 1].strip():
+            lines[0] = " " * old + lines[0][column - 1 :]
         moved = [line[min(old, len(line) - len(line.lstrip())) :].rstrip() for line in lines]
         for number in range(first, last + 1):
             self._own.pop(number, None)
