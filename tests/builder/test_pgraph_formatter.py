@@ -134,6 +134,13 @@ def test_a_doc_string_keeps_its_indentation_and_quotes(written: str, doc: str) -
     assert format_text(once) == once
 
 
+def test_a_doc_string_inside_unchanged_lines_keeps_its_indentation() -> None:
+    text = '  def f(  # p\n) -> x { """\na\n    b"""\n}\n'
+    once = format_text(text)
+    assert meaning(once) == meaning(text)
+    assert format_text(once) == once
+
+
 def test_malformed_text_is_refused() -> None:
     with pytest.raises(ParseError):
         format_text("graph g(x: f32[2]) -> y {\n    y = = x\n}")

@@ -103,9 +103,15 @@ class Comments:
             lines[-1] = lines[-1][: end_column - 1] + self.beside(last)
         if lines[0][: column - 1].strip():
             lines[0] = " " * old + lines[0][column - 1 :]
-        moved = [line[min(old, len(line) - len(line.lstrip())) :].rstrip() for line in lines]
+        moved = list[str]()
+        for number, line in enumerate(lines, first):
+            if {number - 1, number} <= self._strings:  # inside a doc string
+                moved.append(line.rstrip())
+            else:
+                kept = line[min(old, len(line) - len(line.lstrip())) :].rstrip()
+                moved.append(margin + kept if kept and moved else kept)
         for number in range(first, last + 1):
             self._own.pop(number, None)
             self._beside.pop(number, None)
         self.reach(last)
-        return "\n".join([moved[0], *(margin + one if one else "" for one in moved[1:])])
+        return "\n".join(moved)
