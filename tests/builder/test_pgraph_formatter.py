@@ -106,6 +106,41 @@ def test_lines_with_comments_between_their_words_stay_as_they_are() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{ y = Neg(\n# a\n(x)) }",
+        "@ipu(0) { let a = [\n# a\n1] } # b",
+        "{ for i in [\n# a\n1] { } }",
+    ],
+)
+def test_a_statement_kept_for_its_comments_leaves_out_the_braces_around_it(line: str) -> None:
+    text = f"graph g(x: f32[2]) -> y {{\n{line}\n}}"
+    once = format_text(text)
+    assert meaning(once) == meaning(text)
+    assert _comments(once) == _comments(text)
+    assert format_text(once) == once
+
+
+@pytest.mark.parametrize(
+    ("written", "doc"),
+    [("\n a\n   b", "a\n  b"), ("\n  a\n b", " a\nb"), ('a"" ', 'a""'), ("a \n b ", "a\nb")],
+)
+def test_a_doc_string_keeps_its_indentation_and_quotes(written: str, doc: str) -> None:
+    text = f'"""{written}"""\ngraph g(x: f32[2]) -> y {{\n"""{written}"""\ny = x\n}}'
+    once = format_text(text)
+    assert parse_file(Source(text, "t")).doc == doc
+    assert meaning(once) == meaning(text)
+    assert format_text(once) == once
+
+
+def test_a_doc_string_inside_unchanged_lines_keeps_its_indentation() -> None:
+    text = '  def f(  # p\n) -> x { """\na\n    b"""\n}\n'
+    once = format_text(text)
+    assert meaning(once) == meaning(text)
+    assert format_text(once) == once
+
+
 def test_malformed_text_is_refused() -> None:
     with pytest.raises(ParseError):
         format_text("graph g(x: f32[2]) -> y {\n    y = = x\n}")

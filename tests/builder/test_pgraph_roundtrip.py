@@ -238,6 +238,8 @@ TEXTS = {
     "empty": "const c: f32[0] = []\n    const d: f32[2, 0] = []\n    y = x",
     "types": "a: f32[N, 4] = Relu(x)\n    b: f32[N, 4] = graphcore.Gelu(a)\n    y = b",
     "negated literals": "y = Neg(3.0) * x - -2.0 + Neg(Neg(x))",
+    "unused constants": '_ = 0\n    _ = ["a"]\n    _: f32[1] = f32([1])\n    y = x',
+    "strings of any bytes": 's = Concat([b"\\xff"], ["a", b"a\\x00"], axis=0)\n    y = x',
     "bare constant": "y = f32([[1.0, 2.0, 3.0, 4.0]]) + x",
 }
 

@@ -135,11 +135,12 @@ Elements: TypeAlias = DataAttr | BlobAttr | StringTensorAttr
 def elements_of(array: Array, store: WeightStore) -> Elements:
     """The attribute of an array; object, str and bytes arrays are tensors of strings."""
     if array.dtype.kind in "OUS":
-        return StringTensorAttr.of([_as_bytes(item) for item in array.flat], array.shape)
+        return StringTensorAttr.of([as_bytes(item) for item in array.flat], array.shape)
     return store.attribute(array)
 
 
-def _as_bytes(item: object) -> bytes:
+def as_bytes(item: object) -> bytes:
+    """An element of a tensor of strings; bytes that are not UTF-8 were surrogate-escaped."""
     return item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
 
 

@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects import element_types
+from popgraph.dialects.onnx.attributes import as_bytes
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.protos import write_node
 from popgraph.dialects.onnx.record import Conflicts, record_of
@@ -242,6 +243,13 @@ def _standard_schema(op: SchemaOp) -> OpSchema:
     return op.SCHEMA
 
 
+def _tensor(array: Array) -> TensorProto:
+    """The known elements of an operand, for the schema; strings may have any bytes."""
+    if array.dtype == object:
+        array = np.asarray(np.frompyfunc(as_bytes, 1, 1)(array), object)
+    return numpy_helper.from_array(array)
+
+
 def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Iterator[Reading]:
     """
     Variants of a node, to be tried until its schema accepts one.
@@ -253,7 +261,7 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
     """
     types = {value: value.type for value in operands}
     arrays = {value: known[value] for value in types if value in known}
-    tensors = {value: numpy_helper.from_array(array) for value, array in arrays.items()}
+    tensors = {value: _tensor(array) for value, array in arrays.items()}
     latest = get_schema(op.op_type, op.domain)
     if op.op_type in CORRECTED:
         yield latest, types, tensors

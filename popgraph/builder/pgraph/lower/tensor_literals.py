@@ -36,8 +36,7 @@ def lower_literal(
     if typed is not None:
         dtype, expression = typed[0].text, typed[1]
     array = array_of(context.source, expression, dtype or default_dtype(expression))
-    name = next_step(context) if name is None else name
-    return add_constant(context, array, name, expression.span)
+    return add_constant(context, array, name or next_step(context), expression.span)
 
 
 def literal_dtype(

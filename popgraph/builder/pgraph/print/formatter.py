@@ -17,7 +17,7 @@ from popgraph.builder.pgraph.print.expression_text import (
 from popgraph.builder.pgraph.syntax.comments import Comments
 from popgraph.builder.pgraph.syntax.parser import parse_file
 from popgraph.builder.pgraph.syntax.source import Source
-from popgraph.builder.pgraph.syntax.transform import quote
+from popgraph.builder.pgraph.syntax.transform import docstring_text, quote
 from popgraph.builder.pgraph.syntax.tree import (
     Annotation,
     Assignment,
@@ -93,8 +93,14 @@ def _trimmed(lines: list[str], *, inner: bool = False) -> list[str]:
 
 def first_line(node: Item | Statement) -> int:
     """The first line of a node, including its annotations."""
+    return _begin(node)[0]
+
+
+def _begin(node: Item | Statement) -> tuple[int, int]:
+    """Line and column of the first word of a node and its annotations."""
     annotations: Sequence[Annotation] = getattr(node, "annotations", ())
-    return min([node.span.line, *(one.span.line for one in annotations)])
+    line, column = min((one.span.line, one.span.column) for one in (node, *annotations))
+    return line, column if isinstance(node, Statement) else 1
 
 
 def _blocks(node: Node) -> Iterator[Block]:
@@ -109,10 +115,16 @@ def _blocks(node: Node) -> Iterator[Block]:
 
 
 def docstring(text: str, margin: str) -> str:
-    """`text` in triple quotes; triple quotes inside it are replaced."""
-    safe = text.replace('"""', "'''").removesuffix('"')
-    lines = [f"{margin}{line}".rstrip() for line in safe.split("\n")]
-    return f'{margin}"""' + "\n".join(lines).lstrip() + '"""'
+    """
+    `text` in triple quotes; triple quotes inside it are replaced.
+
+    It begins on the line of the quotes, unless its indentation would be lost there.
+    """
+    safe = text.replace('"""', "'''")
+    lines = "\n".join(f"{margin}{line}".rstrip() for line in safe.split("\n"))
+    lines += " " * lines.endswith('"')
+    short = f'"""{lines.lstrip()}"""'
+    return margin + (short if docstring_text(short) == safe else f'"""\n{lines}"""')
 
 
 class _Formatter:
@@ -126,24 +138,25 @@ class _Formatter:
         """
         Prints an item or a statement with its comments.
 
-        If comments occur between its tokens, its lines are kept unchanged; for a node that ends
-        with a block, only the lines before the block.
+        If comments occur between its tokens, its text is kept unchanged; for a node that ends
+        with a block, only the text before the block.
         """
-        first = first_line(node)
         blocks = list(_blocks(node))
-        last = max([node.span.end_line, *(block.span.end_line for block in blocks)])
+        first = _begin(node)
+        last = max((one.span.end_line, one.span.end_column) for one in (node, *blocks))
         ranges = [(block.span.line, block.span.end_line) for block in blocks]
-        if self.comments.inside(first, last, ranges):
+        if self.comments.inside(first[0], last[0], ranges):
             head = getattr(node, "body", None)
             if not isinstance(head, Block) or not self.comments.ends_line(head.span.line, "{"):
                 return self.comments.verbatim(first, last, INDENT * depth)
-            opening = self.comments.verbatim(first, head.span.line, INDENT * depth)
+            brace = head.span.line, head.span.column + 1
+            opening = self.comments.verbatim(first, brace, INDENT * depth)
             opsets = node.opsets if isinstance(node, Function) else ()
             text = f"{opening}\n{self.inner(head, depth, opsets)}"
         else:
             text = self.item(node, depth)
-        self.comments.reach(last)
-        return text + self.comments.beside(last)
+        self.comments.reach(last[0])
+        return text + self.comments.beside(last[0])
 
     # items
 

@@ -192,7 +192,9 @@ def _parts(array: Array) -> Array:
 
 def _nested(array: Array, leaf: Callable[[Any], Expression]) -> Expression:
     if array.ndim:
-        return Items(NOWHERE, tuple(_nested(row, leaf) for row in map(np.asarray, array)))
+        # The dtype keeps strings as they are: NumPy's own drop NUL at the end.
+        rows = (np.asarray(row, array.dtype) for row in array)
+        return Items(NOWHERE, tuple(_nested(row, leaf) for row in rows))
     return leaf(array[()])
 
 

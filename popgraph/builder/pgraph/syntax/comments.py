@@ -90,13 +90,28 @@ class Comments:
         comment = self._beside.get(line)
         return (text.rstrip().removesuffix(comment or "")).rstrip().endswith(word)
 
-    def verbatim(self, first: int, last: int, margin: str) -> str:
-        """Lines of the text unchanged, indented so that the first begins at `margin`."""
+    def verbatim(self, begin: tuple[int, int], end: tuple[int, int], margin: str) -> str:
+        """
+        The text from `begin` to `end` unchanged, indented so that its first line is at `margin`.
+
+        Both are a line and a column. The braces of a block around it may share its lines.
+        """
+        (first, column), (last, end_column) = begin, end
         lines = self._lines[first - 1 : last]
         old = len(lines[0]) - len(lines[0].lstrip())
-        moved = [line[min(old, len(line) - len(line.lstrip())) :].rstrip() for line in lines]
+        if lines[-1][end_column - 1 :].partition("#")[0].strip():
+            lines[-1] = lines[-1][: end_column - 1] + self.beside(last)
+        if lines[0][: column - 1].strip():
+            lines[0] = " " * old + lines[0][column - 1 :]
+        moved = list[str]()
+        for number, line in enumerate(lines, first):
+            if {number - 1, number} <= self._strings:  # inside a doc string
+                moved.append(line.rstrip())
+            else:
+                kept = line[min(old, len(line) - len(line.lstrip())) :].rstrip()
+                moved.append(margin + kept if kept and moved else kept)
         for number in range(first, last + 1):
             self._own.pop(number, None)
             self._beside.pop(number, None)
         self.reach(last)
-        return "\n".join([moved[0], *(margin + one if one else "" for one in moved[1:])])
+        return "\n".join(moved)

@@ -80,8 +80,8 @@ def _docstring(token: Token | None) -> str:
 
 
 def docstring_text(written: str) -> str:
-    """The text between the quotes of a doc string."""
-    return cleandoc(written[3:-3])
+    """The text between the quotes of a doc string, without trailing spaces."""
+    return "\n".join(line.rstrip() for line in cleandoc(written[3:-3]).split("\n"))
 
 
 @v_args(meta=True)
