@@ -195,7 +195,8 @@ def training_task(
             f"add {example}",
         )
     task = replace(task, patterns=WeightPatterns.of(freeze, train_only))
-    task.selection.check()
+    if freeze or train_only:
+        task.selection.check()
     return task
 
 

@@ -38,7 +38,11 @@ RULES: dict[str, tuple[type[AnyRule[Any]], ...]] = {
     "canonicalize": canonicalize.RULES,
     "fuse-softmax-loss": (fuse_softmax_loss.SubtractLabels,),
     "contract-in-floats": (contract_in_floats.SumInFloats,),
-    "contract-in-words": (contract_in_words.SumInWords, contract_in_words.SumHalvesInWords),
+    "contract-in-words": (
+        contract_in_words.SumInWords,
+        contract_in_words.SumHalvesInWords,
+        contract_in_words.SumAsStored,
+    ),
     "skip-padding": (skip_padding.SumElements,),
     "fold-depth": (fold_depth.SumOverDepth,),
     "contract-quantized": (

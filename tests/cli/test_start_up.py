@@ -181,12 +181,12 @@ UNUSED = {
 
 
 def test_a_cold_training_imports_only_what_a_small_network_needs(tmp_path: Path) -> None:
-    """About 630 modules of this package: 100 more cost 0.03 s of every cold start."""
+    """About 660 modules of this package: 100 more cost 0.03 s of every cold start."""
     model = tmp_path / "net.pgraph"
     model.write_text(MODEL)
     found = imported(tmp_path, TRAINING, str(model))
     assert not found & UNUSED
-    assert len([name for name in found if name.startswith("popgraph")]) < 647
+    assert len([name for name in found if name.startswith("popgraph")]) < 668
     assert len([name for name in found if name.startswith("onnx")]) < 45
 
 
@@ -224,10 +224,10 @@ def dense(tmp_path: Path, factor: float) -> str:
 
 
 def test_a_cold_run_imports_only_what_a_small_network_needs(tmp_path: Path) -> None:
-    """About 480 modules of this package, without training and other operators."""
+    """About 500 modules of this package, without training and other operators."""
     found = imported(tmp_path, COLD_RUN, dense(tmp_path, 1))
     assert not found & (UNUSED | {"lark", "popgraph.engine", "popgraph.training"})
-    assert len([name for name in found if name.startswith("popgraph")]) < 496
+    assert len([name for name in found if name.startswith("popgraph")]) < 511
     assert len([name for name in found if name.startswith("onnx")]) < 35
 
 

@@ -179,6 +179,7 @@ class SumAsStored(Rule[AnyContraction]):
     """
 
     ROOTS = (MatMulOp, ConvOp)
+    PROOF = Proof(SHIFTED)
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)

@@ -84,7 +84,7 @@ typedef short popgraph_i16x32 __attribute__((vector_size(64)));
  */
 #if defined(__FP_FAST_FMAF) || defined(__FMA__) || defined(__aarch64__) || \
     defined(__ARM_FEATURE_FMA) || (defined(__riscv_flen) && __riscv_flen >= 32)
-#define popgraph_fmaf __builtin_fmaf
+POPGRAPH_INLINE f32 popgraph_fmaf(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
 #else
 POPGRAPH_INLINE f32 popgraph_fmaf(f32 a, f32 b, f32 c) {
     const f64 product = (f64)a * (f64)b, sum = product + (f64)c, most = sum - product;
@@ -95,7 +95,7 @@ POPGRAPH_INLINE f32 popgraph_fmaf(f32 a, f32 b, f32 c) {
     return (f32)odd.number;
 }
 #endif
-#define popgraph_fma fma
+POPGRAPH_INLINE f64 popgraph_fma(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 #define POPGRAPH_FMA(T, e, n, each, a, b, c) __extension__ ({ \
     union { T v; e s[n]; } x = {.v = (a)}, y = {.v = (b)}, z = {.v = (c)}, to; \
     for (int k = 0; k < n; k++) to.s[k] = each(x.s[k], y.s[k], z.s[k]); \
