@@ -67,11 +67,7 @@ suites: $(READY)  ## run the test suites of the wheels of onnx that WHEELS names
 
 targets: $(READY)  ## code for other machines and systems, run where QEMU or Unicorn, node, wine and compilers are
 	$(BIN)/pip install --quiet -e '.[zig]'
-<<<<<<< HEAD
-	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py tests/backends/test_c_systems.py tests/backends/test_packages.py tests/backends/test_npm_package.py tests/backends/test_web_example.py 'tests/test_docs.py::test_blocks_of_a_page_run_in_order[docs/deploy-web.md]' --timeout 0 -rs
-=======
-	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py tests/backends/test_c_systems.py tests/backends/test_c_training.py --timeout 0 -rs
->>>>>>> h-device-old
+	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py tests/backends/test_c_systems.py tests/backends/test_c_training.py tests/backends/test_packages.py tests/backends/test_npm_package.py tests/backends/test_web_example.py 'tests/test_docs.py::test_blocks_of_a_page_run_in_order[docs/deploy-web.md]' --timeout 0 -rs
 
 xdsl: $(READY)  ## the tests of the IR with the oldest release of xDSL that is promised, and with the newest
 	$(BIN)/python -m tests.xdsl_releases
