@@ -1,4 +1,4 @@
-"""The bitwise check of exported training: the state after some steps equals a trainer's."""
+"""Digests of results in the check of exported C, and their comparison with a trainer's."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _outputs(interface: Interface) -> Iterator[Slot]:
     return (slot for _, slot in interface.outputs.values())
 
 
-BITS = """
+DIGEST = """\
 /* The sum of (word + 1) * factor^i over words of 64 bits. */
 static uint64_t digest(const void *data, size_t bytes) {
     uint64_t found = 0, factor = 1;
@@ -69,7 +69,9 @@ static uint64_t digest(const void *data, size_t bytes) {
     }
     return found;
 }
+"""
 
+BITS = """
 /* Compares outputs and state with the trainer's, if both were compiled in the same way. */
 static int compare_bits(NAME *self, const void *const *outputs) {
     int good = 1;

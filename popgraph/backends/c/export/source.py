@@ -83,7 +83,7 @@ def source(interface: Interface, steps: Sequence[Steps], programs: Sequence[str]
     name = interface.form.name
     parts = [
         "#define _GNU_SOURCE\n" if interface.pooled else "",
-        f"#define {PORTABLE}\n" if any(map(is_portable, used)) else "",
+        f"#define {PORTABLE}\n" if interface.form.portable else "",
         f'#include "{name}.h"\n#include "{name}_runtime.h"\n\n#include <string.h>\n',
         "#include <stdlib.h>\n" if interface.form.malloc else "",
         _UNUSED,
@@ -104,11 +104,6 @@ def _kernel(kernel: Kernel) -> str:
     unused = "".join(f"    (void){one};\n" for one in parameters if one not in read)
     origin = f"/* {_plain(kernel.location)} */\n" if kernel.location else ""
     return f"{origin}static __attribute__((noinline)) {head}\n{unused}{body}"
-
-
-def is_portable(kernel: Kernel) -> bool:
-    """Whether a kernel computes the same bits on every target."""
-    return kernel.text.startswith(f"{PORTABLE} ")
 
 
 def _plain(location: str) -> str:
