@@ -19,6 +19,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.support.machine import EMBEDDED, TARGETS, Machine
 from tests.backends.test_c_export import exported, made
+from tests.backends.test_c_targets import GRAPHS, MORE, inputs
 from tests.portable_networks import TRAINING, Text
 
 PORTABLE = Options(determinism="portable")
@@ -67,7 +68,12 @@ def test_random_networks(seed: int, tmp_path: Path) -> None:
     assert_same_bits(found(EMBEDDED["armv7e-m"], threads=4), wanted, "Cortex-M, four threads")
     assert_same_bits(found(TARGETS["avx2"], soon=True), wanted, "a quick program")
     assert_same_bits(found(TARGETS["avx2"], 1), wanted[:1], "a batch of one row")
-    assert_same_bits(found(TARGETS["avx512"], 64)[:7], wanted, "a batch of 64 rows")
+    many = found(TARGETS["avx512"], 64)
+    assert_same_bits(many[:7], wanted, "a batch of 64 rows")
+    alone = outputs(path, PORTABLE, {"x": rows[40:41]})
+    assert_same_bits(alone, many[40:41], "a row from the middle")
+    reversed_ = outputs(path, PORTABLE, {"x": rows[::-1].copy()})
+    assert_same_bits(reversed_[::-1].copy(), many, "rows at other positions")
 
 
 @pytest.mark.budget(4)
@@ -131,6 +137,29 @@ def test_instructions_of_targets_give_the_same_bits(
     """SSE2 has no instruction for multiply-adds, and computes them in f64."""
     assert len(set(on_targets(products, "portable", monkeypatch))) == 1
     assert len(set(on_targets(products, "machine", monkeypatch))) > 1, "so the test can fail"
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="this machine runs one target only")
+@pytest.mark.parametrize("name", GRAPHS | MORE)
+def test_every_element_type_has_the_same_bits(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Halves, f64, integers and quantized layers, beside the f32 of the random networks."""
+    path, found = tmp_path / f"{name}.pgraph", []
+    path.write_text((GRAPHS | MORE)[name])
+    for target in HERE:
+        monkeypatch.setenv("POPGRAPH_TARGET", target)
+        made = popgraph.compile(path, options=PORTABLE)(inputs(path))
+        found.append({key: array.tobytes() for key, array in made.items()})
+    assert all(one == found[0] for one in found)
+
+
+def test_programs_of_every_size_have_the_same_bits(products: Path) -> None:
+    """One program with a bound, and a program for each number of rows."""
+    bounded = popgraph.compile(products, options=PORTABLE, bounds={"N": 64})
+    for count in (1, 5, 7):
+        wanted = outputs(products, PORTABLE, {"x": ROWS[:count]})
+        assert_same_bits(bounded(x=ROWS[:count])["y"], wanted, count)
 
 
 def test_results_are_right(products: Path) -> None:

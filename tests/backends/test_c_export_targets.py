@@ -66,7 +66,7 @@ def bits(printed: str) -> str:
 
 
 def checked(name: str, tmp_path: Path, *options: str) -> str:
-    """What the check of an export for a target prints, where something here runs it."""
+    """The output of the check of an export for a target, where something here runs it."""
     folder = exported(tmp_path, "--dim", "N=1", "--target", name, *options)
     zig = target_of(name).zig
     compiler = {"CC": f"{ZIG} {' '.join(zig[:2])}", "ARCH": " ".join(zig[2:])}
