@@ -38,7 +38,7 @@ _BINDING = (
     ("*", "/", "//", "%"),
     ("^",),
 )
-"""Operators that bind as tightly as each other, loosest first."""
+"""Groups of operators that bind equally tightly, loosest first."""
 
 
 @dataclass(frozen=True)

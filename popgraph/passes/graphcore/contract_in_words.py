@@ -62,7 +62,7 @@ SHIFTED = (index_law((Q - Z * U) + (A - Z) * B, (Q + A * B) - Z * (U + B)),)
 """One more term of the sums q of a * b, and u of b. It holds modulo 2^32, too: a ring."""
 
 NO_ZERO = np.zeros((), WORD)
-"""The zero of integers that stand for themselves."""
+"""The zero point of integers without one."""
 
 
 class SumInWords(Rule[AnyContraction]):

@@ -21,9 +21,9 @@ from popgraph.dialects.tile.program.work import Counter, size
 
 ACTIVATIONS, GRADIENTS, SCRATCH = "activations", "gradients", "scratch"
 """
-Roles of values: kept by the forward pass for the backward pass; gradients that one node's backward
-pass hands to another node, or to an update; all others, such as packed, padded and transformed
-operands, recomputed activations, and temporaries of an update.
+Roles of values. Activations are kept by the forward pass for the backward pass. Gradients go from
+the backward pass of one node to another node, or to an update. All others are scratch: packed,
+padded and transformed operands, recomputed activations, and temporaries of an update.
 """
 
 
