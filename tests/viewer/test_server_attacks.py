@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import threading
@@ -64,6 +65,9 @@ def sent(server: Server, request: bytes) -> bytes:
                 found += more
         except ConnectionError:
             pass
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:  # The server has closed it before the shutdown.
+                raise
         return found
 
 
