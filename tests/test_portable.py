@@ -15,7 +15,9 @@ import pytest
 import popgraph
 from popgraph import Options
 from popgraph.passes.goals import quick
+from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.arrays import Array
+from popgraph.support.determinism import CHOICES
 from popgraph.support.errors import PopgraphError
 from popgraph.support.machine import EMBEDDED, TARGETS, Machine
 from tests.backends.test_c_export import exported, made
@@ -213,6 +215,14 @@ def test_the_environment_decides_where_nothing_is_said(
         Options(determinism="exact")
     with pytest.raises(PopgraphError, match="determinism must be one of machine, portable"):
         popgraph.Trainer(products, "ReduceMean(y)", "SGD", determinism="exact")
+
+
+def test_measurements_of_a_machine_do_not_choose_transforms() -> None:
+    measured = ("anything -> winograd",)
+    options = Options(determinism="machine", measured=measured)
+    (usual, portable) = (UseWinograd.of(replace(options, determinism=one)) for one in CHOICES)
+    assert usual is not None and usual.measured == measured
+    assert portable is not None and not portable.measured
 
 
 def test_resumed_training_has_the_same_bits(tmp_path: Path) -> None:

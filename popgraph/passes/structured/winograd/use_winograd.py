@@ -106,7 +106,8 @@ class UseWinograd(Pass):
         # portable program depend on the transforms.
         saves = options.is_portable or not options.target.machine.is_scalar
         if options.winograd and saves:
-            measured = options.measured or ()
+            # Measurements of one machine must not change the bits of a portable program.
+            measured = () if options.is_portable else options.measured or ()
             return cls(options.target, options.schedules, measured, options.threads)
         for text in options.schedules:
             if Override.of(text).spec.size:
