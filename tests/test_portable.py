@@ -10,7 +10,9 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import popgraph
 from popgraph import Options
@@ -215,6 +217,40 @@ def test_the_environment_decides_where_nothing_is_said(
         Options(determinism="exact")
     with pytest.raises(PopgraphError, match="determinism must be one of machine, portable"):
         popgraph.Trainer(products, "ReduceMean(y)", "SGD", determinism="exact")
+
+
+@pytest.mark.parametrize("accuracy", [0, 4])
+def test_weights_of_four_bits(accuracy: int) -> None:
+    """Whether sums of blocks are scaled depends on the size of L2 and on the rows elsewhere."""
+    model, rows = four_bits(accuracy), np.random.default_rng(1).standard_normal((7, 1024))
+    found = []
+    caches = {"avx512": (1 << 17, 1 << 26), "avx2": (1 << 20,), "neon": (1 << 20,)}
+    for name, size in ((name, size) for name, sizes in caches.items() for size in sizes):
+        options = replace(PORTABLE, machine=replace(TARGETS[name], l2_bytes=size))
+        runner = popgraph.compile(model, options=options)
+        found += [runner(x=rows[:count].astype(np.float32))["y"][:1] for count in (1, 7)]
+    for other in found[1:]:
+        assert_same_bits(other, found[0], accuracy)
+
+
+def four_bits(accuracy: int) -> onnx.ModelProto:
+    """A product with a weight in blocks of 32 numbers of four bits."""
+    generator = np.random.default_rng(0)
+    arrays = {
+        "w": generator.integers(0, 256, (512, 32, 16), dtype=np.uint8),
+        "s": generator.uniform(0.01, 0.02, 512 * 32).astype(np.float32),
+    }
+    sizes = {"K": 1024, "N": 512, "bits": 4, "block_size": 32, "accuracy_level": accuracy}
+    node = helper.make_node("MatMulNBits", ["x", *arrays], ["y"], domain="com.microsoft", **sizes)
+    graph = helper.make_graph(
+        [node],
+        "four_bits",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["M", 1024])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["M", 512])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets)
 
 
 def test_measurements_of_a_machine_do_not_choose_transforms() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from popgraph.support.machine import Machine
 
@@ -767,6 +767,11 @@ class Target:
     tuning: Tuning = Tuning()
     portable: bool = False
     """Whether every target must compute the same bits: shapes alone decide the order of sums."""
+
+    @property
+    def deciding(self) -> Target:
+        """The target by which choices are made that change bits: generic in portable programs."""
+        return replace(self, machine=Machine().portable()) if self.portable else self
 
     def l1(self, share: float) -> int:
         """Bytes of a share of L1."""

@@ -125,7 +125,7 @@ class ContractIntegers(Rule[AnyContraction]):
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
-        self._target = target
+        self._target = target.deciding
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         found = [Dequantized.of(operand, self.weights) for operand in op.operands]
@@ -152,8 +152,7 @@ class ContractIntegers(Rule[AnyContraction]):
         most = lhs.magnitude * rhs.magnitude * prod(window) * terms_of(op)
         if most > np.iinfo(WORD).max:
             return False
-        # Other machines may sum floats, which round.
-        if self._target.machine.is_scalar and not self._target.portable:
+        if self._target.machine.is_scalar:
             return True
         (first, *shifted), (second, *_) = lhs.intervals, rhs.intervals
         return any(

@@ -96,7 +96,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
     Only when w is a literal of few bits, too large for L2, that few rows of x read: the matmul is
     bound by memory then. A block of rows of w, or all of w, has one row of scales and minima. 4-bit
     weights are rewritten for any number of rows if a vector has 16 lanes of f32, from which it
-    looks them up.
+    looks them up. Portable programs rewrite only these, on every machine.
     """
 
     ROOTS = (MatMulOp,)
@@ -104,7 +104,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
-        self._intervals, self._target = Intervals(weights), target
+        self._intervals, self._target = Intervals(weights), target.deciding
 
     def rewrite(self, op: MatMulOp) -> Operand | None:
         tuning, rows = self._target.tuning, prod(shape_of(op.lhs)[:-1])
@@ -186,7 +186,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
         terms, columns = scale.shape
         block = gcd(terms, *(at for table in tables for at in _changes(table)))
         tuning, packs = self._target.tuning, self._packs(found, block)
-        few = rows <= tuning.most_narrow_uses and zero is None
+        few = rows <= tuning.most_narrow_uses and zero is None and not self._target.portable
         if block < tuning.least_block_terms or not (packs or few):
             return None
         count = terms // block

@@ -26,7 +26,6 @@ from popgraph.passes.structured.winograd.weight_gradients import (
     winograd_gradient_candidates,
 )
 from popgraph.support.errors import PassError
-from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target
 
 AnyWinogradCandidate = WinogradCandidate | WinogradGradientCandidate
@@ -121,7 +120,7 @@ class UseWinograd(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
         overrides = Overrides(self.schedules, self.measured)
-        costs = best_schedule_cycles(self._deciding, compilation.kernels)
+        costs = best_schedule_cycles(self.target.deciding, compilation.kernels)
         for op in list(module.walk()):
             if tile.is_contraction(op):
                 fixed = constants.factors(op)
@@ -160,18 +159,11 @@ class UseWinograd(Pass):
             return same[0] if same else None
         return min(images, key=lambda one: one.slowest(self.threads))
 
-    @property
-    def _deciding(self) -> Target:
-        """The target by which transforms pay or not."""
-        if not self.target.portable:
-            return self.target
-        return replace(self.target, machine=Machine().portable())
-
     def _size(
         self, op: tile.ReduceOp, fixed: tuple[bool, bool], costs: Decisions[float]
     ) -> int | None:
         """The size of the tiles of the best transforms; None if they do not pay."""
-        target, one = self._deciding, op
+        target, one = self.target.deciding, op
         if target.portable and any(convolution(op, number) for number in (0, 1)):
             one = op.clone()
             one.properties["domain"] = IntsAttr.of((1, *op.sizes[1:]))
