@@ -144,6 +144,33 @@ def test_instructions_of_targets_give_the_same_bits(
 
 
 @pytest.mark.skipif(len(HERE) < 2, reason="this machine runs one target only")
+@pytest.mark.parametrize("small", [False, True])
+def test_sums_that_are_nearly_halfway_round_once(
+    small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    x + a b, where a b is half of the last digit of x and a little more or less.
+
+    The little is lost in f64. With `small`, the sums are subnormal.
+    """
+    path, count = tmp_path / "net.pgraph", np.arange(1, 65)
+    path.write_text(
+        "opset 21\ngraph net(x: f32[64, 2], w: f32[2, 64]) -> (y) {\n    y = x @ w\n}\n"
+    )
+    x, w = np.ones((64, 2)), np.ones((2, 64))
+    x[:, 0] = 2**24 + 2 * count
+    x[:, 1], w[1] = 1 + count * 2.0**-23, 1 - count * 2.0**-23
+    if small:
+        x, w = x * [2.0**-150, 2.0**-75], w * [[1], [2.0**-75]]
+        x[:, 0] = (2**22 + count) * 2.0**-149
+    x32, w32, found = x.astype(np.float32), w.astype(np.float32), []
+    for name in HERE:
+        monkeypatch.setenv("POPGRAPH_TARGET", name)
+        found.append(popgraph.compile(path, options=PORTABLE)(x=x32, w=w32)["y"].tobytes())
+    assert len(set(found)) == 1
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="this machine runs one target only")
 @pytest.mark.parametrize("name", GRAPHS | MORE)
 def test_every_element_type_has_the_same_bits(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

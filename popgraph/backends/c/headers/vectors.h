@@ -94,6 +94,59 @@ POPGRAPH_INLINE f32 popgraph_fmaf(f32 a, f32 b, f32 c) {
     odd.bits += is_exact ? 0u : (rest < 0.0) == (sum < 0.0) ? 1u : (u64)-1;
     return (f32)odd.number;
 }
+#if defined(__SSE2__) || defined(__wasm_simd128__)
+/*
+ * Four at once, in two vectors of f64. Their sums can be rounded again as they are, unless one is
+ * halfway between two f32, or below the normal f32 and not 0: about one in 2^29.
+ */
+typedef f32 popgraph_f32x4 __attribute__((vector_size(16)));
+typedef f64 popgraph_f64x2 __attribute__((vector_size(16)));
+typedef i32 popgraph_i32x4 __attribute__((vector_size(16)));
+#if defined(__clang__)
+#define POPGRAPH_WIDE(v, first) \
+    __builtin_convertvector(__builtin_shufflevector(v, v, first, first + 1), popgraph_f64x2)
+POPGRAPH_INLINE popgraph_f32x4 popgraph_narrow(popgraph_f64x2 low, popgraph_f64x2 high) {
+    typedef f32 pair __attribute__((vector_size(8)));
+    const pair one = __builtin_convertvector(low, pair), other = __builtin_convertvector(high, pair);
+    return __builtin_shufflevector(one, other, 0, 1, 2, 3);
+}
+#else
+#define POPGRAPH_WIDE(v, first) \
+    __builtin_ia32_cvtps2pd(first ? __builtin_ia32_movhlps(v, v) : v)
+POPGRAPH_INLINE popgraph_f32x4 popgraph_narrow(popgraph_f64x2 low, popgraph_f64x2 high) {
+    return __builtin_ia32_movlhps(__builtin_ia32_cvtpd2ps(low), __builtin_ia32_cvtpd2ps(high));
+}
+#endif
+#if defined(__SSE2__)
+#define POPGRAPH_ANY(mask) __builtin_ia32_pmovmskb128((popgraph_i8x16)(mask))
+#else
+typedef signed char popgraph_bytes __attribute__((vector_size(16)));
+#define POPGRAPH_ANY(mask) __builtin_wasm_any_true_v128((popgraph_bytes)(mask))
+#endif
+/* In the low word, the bits that f32 has no room for; in the high word, the exponent. */
+POPGRAPH_INLINE popgraph_i32x4 popgraph_rounds_twice(popgraph_f64x2 sum) {
+    const popgraph_i32x4 kept = {0x1fffffff, 0x7fffffff, 0x1fffffff, 0x7fffffff};
+    const popgraph_i32x4 moved = {0x70000000, 0x7fffffff, 0x70000000, 0x7fffffff};
+    const i32 low = INT32_MIN + 1, high = INT32_MIN + 0x380fffff;
+    const popgraph_i32x4 below = {low, high, low, high};
+    return ((popgraph_i32x4)sum & kept) + moved < below;
+}
+__attribute__((noinline, cold, unused)) static popgraph_f32x4 popgraph_careful_fmaf(
+    popgraph_f32x4 a, popgraph_f32x4 b, popgraph_f32x4 c
+) {
+    for (int k = 0; k < 4; k++) c[k] = popgraph_fmaf(a[k], b[k], c[k]);
+    return c;
+}
+POPGRAPH_INLINE popgraph_f32x4 popgraph_fmaf_4(
+    popgraph_f32x4 a, popgraph_f32x4 b, popgraph_f32x4 c
+) {
+    const popgraph_f64x2 low = POPGRAPH_WIDE(a, 0) * POPGRAPH_WIDE(b, 0) + POPGRAPH_WIDE(c, 0);
+    const popgraph_f64x2 high = POPGRAPH_WIDE(a, 2) * POPGRAPH_WIDE(b, 2) + POPGRAPH_WIDE(c, 2);
+    const popgraph_i32x4 twice = popgraph_rounds_twice(low) | popgraph_rounds_twice(high);
+    if (__builtin_expect(POPGRAPH_ANY(twice) != 0, 0)) return popgraph_careful_fmaf(a, b, c);
+    return popgraph_narrow(low, high);
+}
+#endif
 #endif
 POPGRAPH_INLINE f64 popgraph_fma(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 #define POPGRAPH_FMA(T, e, n, each, a, b, c) __extension__ ({ \
@@ -119,6 +172,11 @@ POPGRAPH_INLINE f64 popgraph_fma(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 #elif defined(__aarch64__) && !defined(__clang__)
 #define POPGRAPH_FMA_F32_4(T, e, n, each, a, b, c) ((T)__builtin_aarch64_fmav4sf(a, b, c))
 #define POPGRAPH_FMA_F64_2(T, e, n, each, a, b, c) ((T)__builtin_aarch64_fmav2df(a, b, c))
+#define POPGRAPH_FMA_F32_8 POPGRAPH_FMA
+#define POPGRAPH_FMA_F64_4 POPGRAPH_FMA
+#elif defined(__SSE2__) || defined(__wasm_simd128__)
+#define POPGRAPH_FMA_F32_4(T, e, n, each, a, b, c) ((T)popgraph_fmaf_4(a, b, c))
+#define POPGRAPH_FMA_F64_2 POPGRAPH_FMA
 #define POPGRAPH_FMA_F32_8 POPGRAPH_FMA
 #define POPGRAPH_FMA_F64_4 POPGRAPH_FMA
 #else
