@@ -14,6 +14,9 @@ from popgraph.dialects.tile.running import running_of
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
+LEAST_BLOCK = 8
+"""Channels of the smallest block that is summed inside of a window."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -79,11 +82,11 @@ def _blocked(
     size = order.sizes[inner]
     # Of 62 channels and a 3x3 window, 2 is the largest block up to 256 // 9: the window then
     # encloses all channels.
-    most = max(8, terms // prod(order.sizes[dim] for dim in sliding))
+    most = max(LEAST_BLOCK, terms // prod(order.sizes[dim] for dim in sliding))
     block = max(part for part in range(1, size + 1) if size % part == 0 and part <= most)
     if inner in running:
         block = size  # No block divides every size that the loop may end at.
-    if block < min(size, 8):
+    if block < min(size, LEAST_BLOCK):
         block = size
     sequence = [*before, -1, *sliding, inner]
     first = order.parallel

