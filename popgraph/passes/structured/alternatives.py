@@ -73,7 +73,7 @@ def contraction_candidates(
             if settle:
                 settle_loops(op, fixed, target)
             if narrow:
-                read_packed(op)
+                read_packed(op, target)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 others = list(_schedules(op, fixed, target))

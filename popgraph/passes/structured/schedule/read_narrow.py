@@ -16,7 +16,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.affine import reads_whole, selection
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.scalars import widening, widens
+from popgraph.dialects.tile.scalars import lane_bytes, widening, widens
 from popgraph.dialects.tile.structured.ops import element, indexed_dims, maps_attribute, yielded
 from popgraph.dialects.tile.structured.product import copied
 from popgraph.passes.analysis.replace import insert_made_for
@@ -31,7 +31,7 @@ from popgraph.passes.structured.analysis.operand_maps import (
 )
 from popgraph.passes.structured.analysis.panels import split_map, split_sizes
 from popgraph.support.shapes import prod
-from popgraph.support.tuning import Target
+from popgraph.support.tuning import Target, Tuning
 from popgraph.support.words import NIBBLE
 
 
@@ -59,7 +59,7 @@ class ReadNarrow(Pass):
             if not tile.is_contraction(op) or op.schedule is not None:
                 continue
             # Packed elements are unpacked at each read: 16 nibbles are 8 bytes, as floats 64.
-            if not op.looks_up_factors and not read_packed(op):
+            if not op.looks_up_factors and not read_packed(op, self.target):
                 self._read_narrow(op)
 
     def _read_narrow(self, op: tile.ReduceOp) -> None:
@@ -74,12 +74,13 @@ class ReadNarrow(Pass):
             erase_unused(unread)
 
 
-def read_packed(op: tile.ReduceOp) -> bool:
+def read_packed(op: tile.ReduceOp, target: Target) -> bool:
     """
     y = contract x, (f(w, i) at index i)  ->  y = contract x, w ... body: f(w, i)
 
     Only when f extracts bits of an element of w, at one index i that does not address w. The loop
-    over numbers is split in two: over elements of w, and over the numbers packed in each.
+    over numbers is split in two: over elements of w, and over the numbers packed in each. A code of
+    as many values as a vector has lanes is looked up, another one is converted.
     """
     value, first = _integer_codes(op.rhs)
     view = value.owner
@@ -93,8 +94,8 @@ def read_packed(op: tile.ReduceOp) -> bool:
         return False
     if layout_of(tensor(op.rhs)) or layout_of(tensor(source)):
         return False
-    # Floats of more than 16 codes stay converted once: each read would convert them again.
-    if first is not None and _codes(end) is None:
+    lanes = target.machine.lanes(lane_bytes(f32))
+    if first is not None and not _reads_codes(op, _codes(end), lanes, target.tuning):
         return False
     (dim,) = indexed
     axis, count = dim - 1, found.sizes[dim]
@@ -111,10 +112,17 @@ def read_packed(op: tile.ReduceOp) -> bool:
         return False
     _split_loop(op, loop, axis, count)
     last = op.rhs.owner
-    read_factor(op, 1, found.inputs[0], partial(_part, found.body.block, loop + 1, first))
+    read_factor(op, 1, found.inputs[0], partial(_part, found.body.block, loop + 1, first, lanes))
     assert isinstance(last, Operation)
     erase_unused(last)
     return True
+
+
+def _reads_codes(
+    op: tile.ReduceOp, codes: tuple[SSAValue, int] | None, lanes: int, tuning: Tuning
+) -> bool:
+    """Whether reads take codes, not floats: unless many reads would convert the same ones."""
+    return codes is not None and (codes[1] == lanes or _uses(op) <= tuning.most_narrow_uses)
 
 
 def _integer_codes(value: SSAValue) -> tuple[SSAValue, float | None]:
@@ -160,11 +168,13 @@ def _widened(body: Block, value: SSAValue) -> SSAValue:
     return wide.results[0]
 
 
-def _part(found: Block, loop: int, first: float | None, body: Block, stored: SSAValue) -> SSAValue:
+def _part(
+    found: Block, loop: int, first: float | None, lanes: int, body: Block, stored: SSAValue
+) -> SSAValue:
     """
     Writes the extraction that `found` computes, at the index along a loop.
 
-    With `first`, the part is a code: it selects one of the floats `first`, `first` + 1, ...
+    With `first`, the part is a code: it stands for one of the floats `first`, `first` + 1, ...
     """
     values: dict[SSAValue, SSAValue] = {found.args[0]: stored}
     (end,) = yielded(found)
@@ -172,6 +182,12 @@ def _part(found: Block, loop: int, first: float | None, body: Block, stored: SSA
     if codes is None or first is None:
         return copied(body, end, values, lambda _: loop)
     index, count = codes
+    if count != lanes:
+        code = _widened(body, copied(body, end, values, lambda _: loop))
+        start = arith.ConstantOp(FloatAttr(first, f32))
+        added = arith.AddfOp(code, start)
+        body.add_ops([start, added])
+        return added.result
     numbers = ArrayAttr([FloatAttr(first + code, f32) for code in range(count)])
     pick = tile.PickOp(numbers, copied(body, index, values, lambda _: loop))
     body.add_op(pick)
