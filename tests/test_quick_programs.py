@@ -423,7 +423,7 @@ def test_scripts_get_the_same_bits_in_every_run(monkeypatch: pytest.MonkeyPatch)
     for trains in (False, True):
         assert chosen(determinism="portable", trains=trains) == "quick if large"
     shell = SimpleNamespace(get_ipython=lambda: object())
-    monkeypatch.setitem(sys.modules, "IPython", shell)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", shell)
     assert chosen() == "quick if large", "a notebook has no terminal"
 
 
