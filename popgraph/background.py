@@ -18,6 +18,7 @@ from popgraph.support.determinism import PORTABLE, wanted
 from popgraph.support.errors import RunError
 from popgraph.support.locks import Lock
 from popgraph.support.progress import is_awaited
+from popgraph.support.spelling import setting
 from popgraph.support.warnings import UntunedProgramWarning
 
 TunedListener: TypeAlias = Callable[[Executable], None]
@@ -39,10 +40,9 @@ CPU seconds of passes and gcc, quick and tuned: LeNet (29 operations) 0.6 and 0.
 
 NOTICE = (
     "popgraph: a quick program answers until the tuned one is built; its results may differ in "
-    f"the last bits (quick=False or {VARIABLE}=0: wait for the tuned one)"
+    "the last bits"
 )
 """Printed once per process where an automatic quick program is not as exact as the tuned one."""
-
 
 PATIENCE = 2.0
 """Seconds that the process waits at exit for building threads."""
@@ -187,7 +187,8 @@ class Backlog:
 
     def add(self, quick: Executable, build: Callable[[], Executable]) -> Executable:
         """Wraps a quick program that the result of `build` will replace."""
-        _print_once(self._notice)
+        if self._notice:
+            _print_once(f"{self._notice} ({setting('quick', False)} waits for the tuned one)")
         made = QuickProgram(quick)
         self._programs.add(made)
         thread = Thread(target=_tune, args=(ref(made), build), daemon=True, name="popgraph-tuning")
@@ -256,7 +257,7 @@ PRINTED = set[str]()
 
 
 def _print_once(line: str) -> None:
-    if line and line not in PRINTED and sys.stderr is not None:
+    if line not in PRINTED and sys.stderr is not None:
         PRINTED.add(line)
         print(line, file=sys.stderr)
 
