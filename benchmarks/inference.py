@@ -33,7 +33,7 @@ from spent import spent
 
 def start():
     import popgraph
-    popgraph.compile(sys.argv[1])
+    popgraph.compile(sys.argv[1], quick=False)
 
 print(json.dumps(spent(start)))
 """
@@ -52,7 +52,7 @@ inputs = {{name: np.zeros(shape, kind) for name, (kind, shape) in types.items()}
 print(peak() - before)
 """
 RUNS = {
-    "popgraph": "popgraph.compile(path, threads=1)(inputs)",
+    "popgraph": "popgraph.compile(path, threads=1, quick=False)(inputs)",
     "onnxruntime": """
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = 1

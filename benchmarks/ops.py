@@ -26,7 +26,7 @@ def measure(case: Case, seconds: float, rounds: int) -> dict[str, Any]:
     said: dict[str, Any] = {"operator": case.title, "case": case.text, "reason": reason(case)}
     proto, inputs = case.model()
     try:
-        executable = popgraph.compile(proto, threads=1)
+        executable = popgraph.compile(proto, threads=1, quick=False)
     except PopgraphError as error:
         return said | {"failed": first_line(error)}
     runs: list[Run] = [lambda: executable(inputs)]

@@ -35,7 +35,7 @@ def inference(name: str) -> Callable[[], object]:
             floats = np.issubdtype(dtype, np.floating)
             drawn = generator.standard_normal(shape) if floats else generator.integers(0, 2, shape)
             inputs[value.name] = drawn.astype(dtype)
-    runner = popgraph.compile(loaded)
+    runner = popgraph.compile(loaded, quick=False)
     return lambda: runner(inputs)
 
 

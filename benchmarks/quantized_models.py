@@ -157,7 +157,7 @@ def raced(name: str, mode: str, threads: int) -> list[tuple[str, str, float]]:
     options.log_severity_level = 3
     contestants = []
     for form, each in forms.items():
-        run = popgraph.compile(each, threads=threads)
+        run = popgraph.compile(each, threads=threads, quick=False)
         session = onnxruntime.InferenceSession(each.SerializeToString(), options)
         contestants += [
             Contestant(f"popgraph|{form}", partial(run, data)),

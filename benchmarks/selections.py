@@ -177,7 +177,7 @@ def detector(candidates: int, labels: int) -> Network:
 
 def measure(one: Network, seconds: float, rounds: int) -> dict[str, Any]:
     """The best times of both, after comparing results."""
-    run = popgraph.compile(one.model, threads=1)
+    run = popgraph.compile(one.model, threads=1, quick=False)
     peers = [ready(PEERS[PEER], one.model, inputs, 1) for inputs in one.inputs]
     for inputs, peer in zip(one.inputs, peers, strict=True):
         ours, theirs = run(inputs), peer()

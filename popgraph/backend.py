@@ -97,7 +97,7 @@ class CBackend(Backend):  # type: ignore[misc]
         """
         if not cls.supports_device(device):
             raise PopgraphError(f"there is no device {device!r}", hint="PopGraph computes on 'CPU'")
-        runner = compile(model, backend=cls.NAME, threads=threads, options=options)
+        runner = compile(model, backend=cls.NAME, threads=threads, options=options, quick=False)
         return PreparedModel(model, runner)
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -13,7 +14,11 @@ from weakref import WeakSet, ref
 
 from popgraph.backends.base import ComputedBy, Executable
 from popgraph.support.arrays import Array
+from popgraph.support.determinism import PORTABLE, wanted
+from popgraph.support.errors import RunError
 from popgraph.support.locks import Lock
+from popgraph.support.progress import is_awaited
+from popgraph.support.spelling import setting
 from popgraph.support.warnings import UntunedProgramWarning
 
 TunedListener: TypeAlias = Callable[[Executable], None]
@@ -22,6 +27,22 @@ TunedListener: TypeAlias = Callable[[Executable], None]
 BUILDING = Lock()
 """Held while a tuned program is built: one at a time leaves cores to running programs."""
 
+VARIABLE = "POPGRAPH_QUICK"
+"""The environment variable that decides where a caller leaves `quick` open: "1" or "0"."""
+
+LEAST_OPERATIONS = 150
+"""
+Operations of a model from which an automatic quick program pays.
+
+CPU seconds of passes and gcc, quick and tuned: LeNet (29 operations) 0.6 and 0.7, BERT tiny (110)
+1.3 and 1.7, MobileNetV2 (431) 1.8 and 3.8. Two builds of a small model cost more than they save.
+"""
+
+NOTICE = (
+    "popgraph: a quick program answers until the tuned one is built; its results may differ in "
+    "the last bits"
+)
+"""Printed once per process where an automatic quick program is not as exact as the tuned one."""
 
 PATIENCE = 2.0
 """Seconds that the process waits at exit for building threads."""
@@ -144,7 +165,7 @@ class QuickProgram(Executable):
         if self._failure and not self._is_told:
             self._is_told = True
             warnings.warn(
-                f"the tuned program could not be built, the quick one goes on: {self._failure}\n"
+                f"the tuned program could not be built, the quick one continues: {self._failure}\n"
                 "  try: compile without quick, and the error shows where it happens",
                 UntunedProgramWarning,
                 stacklevel=5,
@@ -154,11 +175,20 @@ class QuickProgram(Executable):
 class Backlog:
     """The quick programs of a model; their tuned programs are built one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_automatic: bool = False, notice: str = "") -> None:
+        self.is_automatic = is_automatic
+        """
+        Whether the user left the choice open: then small models, and programs for many sizes, are
+        tuned at once.
+        """
+        self._notice = notice
+        """Printed with the first quick program of the process, if any."""
         self._programs = WeakSet[QuickProgram]()
 
     def add(self, quick: Executable, build: Callable[[], Executable]) -> Executable:
         """Wraps a quick program that the result of `build` will replace."""
+        if self._notice:
+            _print_once(f"{self._notice} ({setting('quick', False)} waits for the tuned one)")
         made = QuickProgram(quick)
         self._programs.add(made)
         thread = Thread(target=_tune, args=(ref(made), build), daemon=True, name="popgraph-tuning")
@@ -185,8 +215,8 @@ class Backlog:
 class Deferred(Backlog):
     """Collects the builders of tuned programs, without wrapping the quick ones."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, is_automatic: bool = False) -> None:
+        super().__init__(is_automatic=is_automatic)
         self.builds: list[Callable[[], Executable]] = []
 
     def add(self, quick: Executable, build: Callable[[], Executable]) -> Executable:
@@ -196,6 +226,40 @@ class Deferred(Backlog):
     @property
     def tuned(self) -> bool:
         return not self.builds
+
+
+def backlog_for(
+    quick: bool | None, *, is_native: bool, determinism: str = "", trains: bool = False
+) -> Backlog | None:
+    """
+    The backlog of a model for the user's choice of `quick`; None: all programs are tuned at once.
+
+    If the choice is open (None), `POPGRAPH_QUICK` decides. Without it, models get a quick program
+    where it has the bits of the tuned one (portable determinism), and models for inference also
+    where a person waits (`is_awaited`).
+    """
+    if not is_native or quick is False:
+        return None
+    if quick:
+        return Backlog()
+    said = os.environ.get(VARIABLE, "").strip()
+    if said not in ("", "0", "1"):
+        raise RunError(f"{VARIABLE} is {said!r}", VARIABLE, "1 or 0, or leave it unset")
+    if said:
+        return Backlog() if said == "1" else None
+    if wanted(determinism) == PORTABLE:
+        return Backlog(is_automatic=True)
+    return None if trains or not is_awaited() else Backlog(is_automatic=True, notice=NOTICE)
+
+
+PRINTED = set[str]()
+"""The lines that this process has printed."""
+
+
+def _print_once(line: str) -> None:
+    if line not in PRINTED and sys.stderr is not None:
+        PRINTED.add(line)
+        print(line, file=sys.stderr)
 
 
 _THREADS = WeakSet[Thread]()

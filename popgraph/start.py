@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from popgraph.backends.base import Executable
 from popgraph.backends.interface import KnownModel, KnownProgram
 from popgraph.backends.registry import DEFAULT, backend_named
-from popgraph.background import Backlog
+from popgraph.background import Backlog, backlog_for
 from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
 from popgraph.support.description import Description
@@ -29,7 +29,7 @@ def compile(
     backend: str = DEFAULT,
     options: Options | None = None,
     indices: str | None = None,
-    quick: bool = False,
+    quick: bool | None = None,
     bounds: Mapping[str, int] | None = None,
 ) -> Runner:
     """
@@ -48,9 +48,16 @@ def compile(
 
     With `quick`, a model that is not cached answers sooner: unoptimized programs run while tuned
     ones are built in the background. Results are the same up to the order of summation. `run.tuned`
-    says whether tuned programs have taken over, `run.wait()` waits for them.
+    says whether tuned programs have taken over, `run.wait()` waits for them. By default (None),
+    models of some size start so in terminals and notebooks, and wherever `determinism="portable"`
+    makes all bits the same.
     """
-    backlog = Backlog() if quick and backend_named(backend).is_native else None
+    backlog = backlog_for(
+        quick,
+        is_native=backend_named(backend).is_native,
+        determinism=getattr(options, "determinism", ""),
+        trains=getattr(options, "training", None) is not None,
+    )
     how = (model, threads, backend, options, indices, backlog, bounds or {})
     return known(*how) or compiled(*how)
 

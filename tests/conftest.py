@@ -43,6 +43,10 @@ os.environ.setdefault(
 os.environ.setdefault("POPGRAPH_PROGRAM_CACHE", "0")
 
 
+# Tests run tuned programs unless they ask for quick ones, also with portable determinism.
+os.environ.setdefault("POPGRAPH_QUICK", "0")
+
+
 # Uninitialized memory is NaN in every program that a test runs.
 os.environ.setdefault("POPGRAPH_POISON", "1")
 

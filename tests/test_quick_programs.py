@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from hypothesis import given
 import popgraph
 from popgraph.backends.base import Executable
 from popgraph.backends.c.build_program import build as build_c
+from popgraph.background import NOTICE, VARIABLE, backlog_for
 from popgraph.compiler import for_this_machine, lower
 from popgraph.passes.base import Compilation
 from popgraph.passes.goals import quick
@@ -27,6 +30,7 @@ from popgraph.passes.optimizer_spec import Adam, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
 from popgraph.support.forked import Child, can_fork
 from popgraph.support.warnings import UntunedProgramWarning
 from popgraph.testing import Network, build_network, networks
@@ -369,3 +373,107 @@ def test_quick_programs_compute_the_same(network: Network) -> None:
     for name, array in soon.run(inputs).items():
         scale = float(np.max(np.abs(wanted[name]), initial=1, where=np.isfinite(wanted[name])))
         np.testing.assert_allclose(array, wanted[name], rtol=1e-4, atol=1e-5 * scale)
+
+
+class Terminal(io.StringIO):
+    """An interactive terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def in_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """
+    Makes stdout and stderr a terminal, in which the choice of quick programs is open.
+
+    A test calls it, since pytest sets both streams after its fixtures.
+    """
+    for name in (VARIABLE, "CI", "POPGRAPH_DETERMINISM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("popgraph.background.PRINTED", set())
+    return screen
+
+
+def chosen(quick: bool | None = None, determinism: str = "", *, trains: bool = False) -> str:
+    """The kind of program that a native backend builds first."""
+    found = backlog_for(quick, is_native=True, determinism=determinism, trains=trains)
+    if found is None:
+        return "tuned"
+    return "quick if large" if found.is_automatic else "quick"
+
+
+def test_a_terminal_gets_quick_programs_for_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_terminal(monkeypatch)
+    assert chosen() == "quick if large"
+    assert chosen(trains=True) == "tuned", "bits of trained weights would vary"
+    assert chosen(True) == "quick" and chosen(False) == "tuned"
+    assert backlog_for(True, is_native=False) is None
+    monkeypatch.setenv("CI", "true")
+    assert chosen() == "tuned"
+
+
+def test_scripts_get_the_same_bits_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert chosen() == "tuned"
+    for trains in (False, True):
+        assert chosen(determinism="portable", trains=trains) == "quick if large"
+    shell = SimpleNamespace(get_ipython=lambda: object())
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    assert chosen() == "quick if large", "a notebook has no terminal"
+
+
+def test_the_environment_decides_open_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_terminal(monkeypatch)
+    monkeypatch.setenv(VARIABLE, "0")
+    assert chosen() == chosen(determinism="portable") == "tuned"
+    assert chosen(True) == "quick"
+    monkeypatch.setenv(VARIABLE, "1")
+    assert chosen(trains=True) == "quick" and chosen(False) == "tuned"
+    monkeypatch.setenv(VARIABLE, "yes")
+    with pytest.raises(RunError, match="POPGRAPH_QUICK is 'yes'"):
+        chosen()
+
+
+def test_large_models_answer_soon_in_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Path
+) -> None:
+    """A second process that is as short-lived finds the quick program in the cache."""
+    terminal = in_terminal(monkeypatch)
+    monkeypatch.setattr("popgraph.compiler.requests.LEAST_OPERATIONS", 1)
+    path = model(tmp_path)
+    run = popgraph.compile(path)
+    assert not run.tuned
+    assert terminal.getvalue().count(NOTICE) == 1
+    first = run(data())
+    compile_by(tmp_path, monkeypatch, "exit 1")
+    script = tmp_path / "compiler"
+    script.write_text("#!/bin/sh\nexit 1\n")
+    again = popgraph.compile(path)
+    assert not again.tuned, "a cached quick program is not a tuned one"
+    np.testing.assert_array_equal(again(data())["y"], first["y"])
+    assert terminal.getvalue().count(NOTICE) == 1, "once per process"
+
+
+def test_small_models_are_tuned_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = in_terminal(monkeypatch)
+    assert popgraph.compile(model(tmp_path)).tuned
+    assert NOTICE not in terminal.getvalue()
+
+
+def test_programs_for_many_sizes_are_tuned_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Path
+) -> None:
+    in_terminal(monkeypatch)
+    monkeypatch.setattr("popgraph.compiler.requests.LEAST_OPERATIONS", 1)
+    run = popgraph.compile(model(tmp_path, "rows"))
+    run(data(3))
+    assert not run.tuned
+    gate.touch()
+    for rows in (4, 5, 6):
+        run(data(rows))
+    assert len(run.programs) == 2 and run.programs[-1].bounds == {"rows": 8}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import popgraph.popart as popart
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
+from popgraph.support.progress import CompilingLine
 from popgraph.training.ranks import Ranks
 from popgraph.training.trainer import Trainer
 from tests.gated_compiler import SECONDS, compile_by, gated, use_fresh_cache
@@ -66,6 +69,43 @@ def test_a_trainer_continues_from_the_quick_program(gate: Path) -> None:
     np.testing.assert_allclose(trainer.history["val_loss"], plain.history["val_loss"], rtol=1e-4)
     for name, array in plain.weights().items():
         np.testing.assert_allclose(trainer.weights()[name], array, rtol=1e-3, atol=1e-5)
+
+
+def test_portable_training_starts_quickly_with_the_same_bits(
+    gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POPGRAPH_QUICK", raising=False)
+    monkeypatch.setattr("popgraph.compiler.requests.LEAST_OPERATIONS", 1)
+    trainer = Trainer(TEXT, *HOW, determinism="portable")
+    trainer.fit((X, LABELS), epochs=2, batch=20)
+    assert not trainer.tuned
+    gate.touch()
+    assert trainer.wait(SECONDS)
+    trainer.fit((X, LABELS), epochs=2, batch=20)
+    plain = Trainer(TEXT, *HOW, determinism="portable", quick=False)
+    for _ in range(2):
+        plain.fit((X, LABELS), epochs=2, batch=20)
+    assert losses(trainer) == losses(plain)
+    for name, array in plain.weights().items():
+        np.testing.assert_array_equal(trainer.weights()[name], array)
+
+
+def test_other_training_offers_it_in_the_line_of_progress(
+    gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POPGRAPH_QUICK", raising=False)
+    monkeypatch.setattr("popgraph.background.is_awaited", lambda: True)
+    monkeypatch.setattr("popgraph.support.progress.is_terminal", lambda: True)
+    monkeypatch.setattr(CompilingLine, "DELAY_SECONDS", 0.0)
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    gate.touch()
+    trainer = Trainer(TEXT, *HOW)
+    trainer.prepare((X, LABELS), batch=20)
+    assert trainer.tuned
+    assert "by compiler (quick=True starts sooner)" in written.getvalue()
+    Trainer(TEXT, *HOW, quick=False).prepare((X, LABELS), batch=10)
+    assert written.getvalue().rpartition("(quick=True")[2].count("by compiler")
 
 
 def test_ranks_refuse_quick_programs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,3 +233,23 @@ def test_the_run_command_uses_only_a_quick_program(
     assert CliRunner().invoke(app, how).exit_code != 0, "the compiler of tuned programs fails"
     done = CliRunner().invoke(app, [*how, "--quick"])
     assert done.exit_code == 0 and "y: float32[2, 4]" in done.output, done.output
+
+
+def test_the_run_command_answers_before_the_tuned_program_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Path
+) -> None:
+    monkeypatch.delenv("POPGRAPH_QUICK", raising=False)
+    monkeypatch.setattr("popgraph.background.is_awaited", lambda: True)
+    monkeypatch.setattr("popgraph.compiler.requests.LEAST_OPERATIONS", 1)
+    model = tmp_path / "net.pgraph"
+    model.write_text(TEXT)
+    gate.touch()
+    how = ["run", str(model), "--random", "--dim", "N=2"]
+    done = CliRunner().invoke(app, how)
+    assert done.exit_code == 0 and "y: float32[2, 4]" in done.output, done.output
+    monkeypatch.setenv("CC", "/bin/false")
+    again = CliRunner().invoke(app, how)
+    assert again.exit_code == 0, "the tuned program is cached"
+    file = tmp_path / "y.npy"
+    stored = CliRunner().invoke(app, [*how, "--dim", "N=3", "-o", f"y={file}"])
+    assert stored.exit_code != 0 and not file.exists(), "files come from tuned programs only"

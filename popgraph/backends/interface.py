@@ -204,7 +204,7 @@ class Backend(ABC):
         Builds the executable of a module of `level`.
 
         If the backend has a cache, the result is stored under `key`, with the `notices` that the
-        user has read. With `soon`, compile time matters most, and the result is not cached.
+        user has read. With `soon`, compile time matters most.
         Functions without a body are kernels that `known_kernels` found for the passes.
         """
 

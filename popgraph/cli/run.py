@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,7 @@ from popgraph.cli.options import (
     options,
 )
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.progress import reporting
 from popgraph.support.writing import write_files
 
 if TYPE_CHECKING:
@@ -76,12 +78,14 @@ def command(
     backend: BackendChoice = "c",
     threads: Threads = 1,
     quick: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--quick",
-            help="Compile programs that are not cached with fewer optimizations, to start sooner.",
+            "--quick/--no-quick",
+            help="Compile programs that are not cached with fewer optimizations, to start sooner. "
+            "By default, a terminal shows the outputs of such a program before the tuned one is "
+            "compiled for later runs.",
         ),
-    ] = False,
+    ] = None,
     indices: IndicesChoice = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
@@ -101,7 +105,9 @@ def command(
     popgraph run model.onnx -i x=x.npy --value shape=2,3
 
     With --quick, a program that is not in the cache is compiled with simple schedules: it compiles
-    faster, runs slower, and is not cached.
+    faster and runs slower. Without the option, outputs on a terminal come from such a program if
+    the model is large; then the tuned program is compiled for later runs, unless Ctrl-C ends the
+    command. Outputs in files (-o) and in a pipe are those of the tuned program.
 
     An index out of range is an error; with --random, it is clamped to the nearest valid index.
     .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code, with loops
@@ -111,13 +117,17 @@ def command(
     for file in keep.values():
         models.check_place(Path(file), "--output")
     files = models.pairs(inputs or (), "--input")
-    from popgraph.background import Deferred
+    from popgraph.backends.registry import backend_named
+    from popgraph.background import Deferred, backlog_for
     from popgraph.start import compiled, known
 
     usual = Indices.NEAREST if random else Indices.ERROR
     chosen = options(winograd, schedule, tuned, indices or usual, extra)
     bounds: dict[str, int] = {}
-    how = (model, threads, backend, chosen, None, Deferred() if quick else None, bounds)
+    choice = False if keep else quick  # Files hold the same bits after every run.
+    later = backlog_for(choice, is_native=backend_named(backend).is_native)
+    backlog = Deferred() if quick else later
+    how = (model, threads, backend, chosen, None, backlog, bounds)
     runner = known(*how)
     if runner is None or not files.keys() <= runner.inputs.keys():
         module, compilation = models.load(model)
@@ -129,6 +139,9 @@ def command(
     if random:
         given = {**_made_up(runner, seed, given, models.sizes(dim or ())), **given}
     _show(runner(given), keep)
+    if not quick and not runner.tuned:
+        with suppress(KeyboardInterrupt), reporting("the tuned program, for later runs"):
+            runner.wait()
 
 
 def _made_up(

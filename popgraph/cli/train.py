@@ -174,12 +174,13 @@ def command(
     stages: Annotated[int | None, step_option("stages")] = None,
     threads: Threads = 1,
     quick: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--quick",
-            help="Start with unoptimized programs while tuned ones are compiled in the background.",
+            "--quick/--no-quick",
+            help="Start with unoptimized programs while tuned ones are compiled in the background; "
+            "the default with --determinism portable.",
         ),
-    ] = False,
+    ] = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -227,8 +228,8 @@ def command(
 
     Ctrl-C and SIGTERM end the current step, write the checkpoint and exit with 130 and 143. The
     same command with --resume continues with the same bits as without the interruption (except with
-    --quick: the step at which tuned programs take over, and with it the order of summation,
-    varies).
+    --quick and machine determinism: the step at which tuned programs take over, and with it the
+    order of summation, varies).
 
     Under mpirun, each rank takes its rows of every batch and all make the same step; the first one
     writes and prints. A checkpoint can be resumed with any number of ranks.

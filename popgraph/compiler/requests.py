@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from popgraph.backends.base import Executable
 from popgraph.backends.interface import Backend, Case, Key, check_threads
 from popgraph.backends.registry import DEFAULT, backend_named
-from popgraph.background import Backlog
+from popgraph.background import LEAST_OPERATIONS, Backlog
 from popgraph.compiler.container_models import ContainerModel, Lengths
 from popgraph.compiler.generalize import (
     GRAPHCORE,
@@ -100,6 +100,11 @@ BuilderWrapper: TypeAlias = Callable[[Interface, ProgramBuilder], ProgramBuilder
 def unwrapped(interface: Interface, make: ProgramBuilder) -> ProgramBuilder:
     """Stores nothing."""
     return make
+
+
+@dataclass(frozen=True)
+class Soon:
+    """Marks the keys of quick programs, which the C compiler optimizes less."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,18 @@ class BuildRequest:
     @property
     def runs_to_sizes(self) -> bool:
         """Whether one program may serve many sizes."""
-        return self._backend.runs_to_sizes and self.backlog is None
+        is_quick = self.backlog is not None and not self.backlog.is_automatic
+        return self._backend.runs_to_sizes and not is_quick
+
+    @property
+    def _begins_quickly(self) -> bool:
+        """Whether a quick program is built before the tuned one."""
+        if self.backlog is None or not self._backend.is_native:
+            return False
+        if not self.backlog.is_automatic:
+            return True
+        # A call that has a range of sizes is not the first one.
+        return self.probe is None and sum(1 for _ in self.module.walk()) >= LEAST_OPERATIONS
 
     @property
     def overridable(self) -> tuple[str, ...]:
@@ -350,11 +366,21 @@ class BuildRequest:
         found = None if key is None else self._cached(key)
         if found is not None:
             return found
-        if self.backlog is None or not self._backend.is_native:
+        if self.backlog is None or not self._begins_quickly:
             return self._build(options, key)
         later = self.copy()
-        made = self._build(quick(options), None, soon=True)
-        return self.backlog.add(made, lambda: later._build_tuned(options, key))
+        return self.backlog.add(
+            self._quick_program(quick(options)), lambda: later._build_tuned(options, key)
+        )
+
+    def _quick_program(self, options: Options) -> Executable:
+        """The quick program; cached, for a process that ends before the tuned one is built."""
+        passes = [*(made for _, made in planned(options)), Soon()]
+        key = self._backend.key(self.module, passes, self.case)
+        found = None if key is None else self._cached(key)
+        made = self._build(options, key, soon=True) if found is None else found
+        made.key = None  # Shortcuts from files lead to tuned programs.
+        return made
 
     def _cached(self, key: Key, *, is_told: bool = False) -> Executable | None:
         """The cached program of a key; `is_told` suppresses its notices."""

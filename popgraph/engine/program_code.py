@@ -80,7 +80,7 @@ class ProgramCode:
             return self._parallel(backend, max(1, threads // replicas), replicas)
         if backlog is None:
             return self._alternating(partial(self._build_program, backend, threads))
-        later = {last: Deferred() for last in (False, True)}
+        later = {last: Deferred(is_automatic=backlog.is_automatic) for last in (False, True)}
         made = self._alternating(
             lambda last: self._build_program(backend, threads, last, later[last])
         )

@@ -63,7 +63,7 @@ class Decoder:
         if not isinstance(model, Runner):
             # New keys and values alone come back: they are written into the cache in place.
             options = replace(options or Options(), appended=True)
-            model = compile(model, threads=threads, backend=backend, options=options)
+            model = compile(model, threads=threads, backend=backend, options=options, quick=False)
         self.run: Runner = model
         """The compiled model."""
         if max_length is not None and max_length < 1:

@@ -77,7 +77,7 @@ class InferenceSession:
             self._model = self._prepared(_model(path_or_bytes))
             threads = options.intra_op_num_threads
             self._runner: Runner = compile(
-                self._model, threads=threads if threads > 0 else usable_cpus()
+                self._model, threads=threads if threads > 0 else usable_cpus(), quick=False
             )
         self._log("the session is ready")
 

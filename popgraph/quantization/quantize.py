@@ -269,6 +269,7 @@ class Work:
             threads=self.threads,
             backend=self.backend,
             options=Options(extra_outputs=extra),
+            quick=False,
         )
 
     def _rewritten(self, ranges: Mapping[str, Range]) -> Weights:

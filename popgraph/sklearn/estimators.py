@@ -216,6 +216,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             schedule=self.schedule,
             metrics=self._metric(),
             threads=self.threads,
+            quick=False,
             bounds={network.batch: self._rows} if isinstance(network.batch, str) else None,
         )
         if hasattr(self, "weights_"):

@@ -22,6 +22,16 @@ def is_terminal() -> bool:
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def is_awaited() -> bool:
+    """Whether a person waits for results: in a notebook or IPython, or in a terminal; not in CI."""
+    if os.environ.get("CI"):
+        return False
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        return True
+    return sys.stdout is not None and sys.stdout.isatty() and is_terminal()
+
+
 class CompilingLine:
     """
     A terminal line that appears after a delay and shows the file under compilation.
@@ -38,6 +48,8 @@ class CompilingLine:
     def __init__(self) -> None:
         self._lock = Lock()
         self._text = ""
+        self.offer = ""
+        """A setting that shortens the wait, shown after the text."""
         self._began = self._ended = 0.0
         self._spent = 0.0
         """Seconds of the finished parts of this compilation."""
@@ -62,7 +74,7 @@ class CompilingLine:
         """Writes the line now or after the delay; a thread updates it."""
         spent = self._spent + time.monotonic() - self._began
         if spent >= self.DELAY_SECONDS:
-            _write(f"\r\x1b[Kcompiling, {spent:.0f} s: {self._text}")
+            _write(f"\r\x1b[Kcompiling, {spent:.0f} s: {self._text}{self.offer}")
             self._shown = True
         if self._timer is None:
             wait = self.UPDATE_SECONDS if self._shown else self.DELAY_SECONDS - spent
@@ -118,6 +130,16 @@ def report(text: str) -> None:
         listener(text)
     if not _listeners and not _silenced and _is_foreground() and is_terminal():
         _line(text)
+
+
+@contextmanager
+def offering(setting: str) -> Iterator[None]:
+    """Names a setting that starts sooner, if any, in the line of compilations in the block."""
+    before, _line.offer = _line.offer, f" ({setting} starts sooner)" if setting else ""
+    try:
+        yield
+    finally:
+        _line.offer = before
 
 
 @contextmanager

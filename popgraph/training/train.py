@@ -60,7 +60,7 @@ def train(
     stages: int | None = None,
     backend: str = DEFAULT,
     threads: int = 1,
-    quick: bool = False,
+    quick: bool | None = None,
     bounds: Mapping[str, int] | None = None,
 ) -> Trainer:
     """

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.registry import DEFAULT, backend_named
-from popgraph.background import Backlog
+from popgraph.background import backlog_for
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import BuildRequest, Model
 from popgraph.compiler.saving import check_kind, save_model
@@ -25,6 +25,7 @@ from popgraph.passes.base import Compilation
 from popgraph.quantization.training import quantized_model
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.progress import offering
 from popgraph.support.reading import Unreadable
 from popgraph.support.safetensors import read_all
 from popgraph.support.spelling import setting
@@ -121,7 +122,8 @@ class Trainer:
 
     With `quick`, the first steps start sooner if nothing is cached: unoptimized programs run while
     tuned ones are built in the background. The tuned programs take over between two steps with all
-    weights and states unchanged. `tuned` says whether they have; `wait()` waits for them.
+    weights and states unchanged. `tuned` says whether they have; `wait()` waits for them. By
+    default (None), training starts so only with `determinism="portable"`, where no bit changes.
 
     `bounds={"N": 256}` builds one program for all sizes of a dimension up to its bound, from the
     first step on.
@@ -156,7 +158,7 @@ class Trainer:
         stages: int | None = None,
         backend: str = DEFAULT,
         threads: int = 1,
-        quick: bool = False,
+        quick: bool | None = None,
         bounds: Mapping[str, int] | None = None,
     ) -> None:
         patterns = WeightPatterns.of(freeze, train_only)
@@ -172,7 +174,6 @@ class Trainer:
                 "quick",
                 "train on several ranks without it",
             )
-        self._backlog = Backlog() if quick and backend_named(backend).is_native else None
         step_options = {
             "accumulate": accumulate,
             "clip": clip,
@@ -186,7 +187,18 @@ class Trainer:
         }
         plan = StepPlan.of(self._problem.step_options, step_options)
         self._plan = plan = self._ranks.planned(plan)
-        plan.check_combination(quick=quick)
+        plan.check_combination(quick=bool(quick))
+        is_native = backend_named(backend).is_native
+        is_alone = not self._ranks.are_several and plan.replicas == plan.stages == 1
+        self._backlog = backlog_for(
+            quick if is_alone else False,
+            is_native=is_native,
+            determinism=plan.determinism,
+            trains=True,
+        )
+        can_offer = quick is None and is_alone and is_native and self._backlog is None
+        self._offer = setting("quick") if can_offer else ""
+        """A setting that would start sooner, named while the step is compiled."""
         if plan.quantizes:
             self._problem.quantize()
         inputs = dict(values or {})
@@ -703,7 +715,8 @@ class Trainer:
             )
         if self._steps is None:
             task = ranks.task(self._task, self._plan, even=fixed is not None)
-            self._steps = TrainingSteps(task, self._build, first, self._plan)
+            with offering(self._offer):
+                self._steps = TrainingSteps(task, self._build, first, self._plan)
             if before is None:
                 ranks.derive_own_seed(self._steps)
             else:

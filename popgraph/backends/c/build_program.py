@@ -39,23 +39,23 @@ def build(
     """
     Compiles the `tile.program` of that name, and its kernels, to an executable.
 
-    With `soon`, the C compiler optimizes less (`SOON`), and the program is not cached.
+    With `soon`, the C compiler optimizes less (`SOON`).
 
     The program is stored under the key `save_as`, with the notices given to its user. The C of
     new kernels is stored in `cache`, which provides that of functions without a body.
     """
     check_threads(threads)
-    assert save_as is None or not soon, "a saved program uses a library with the usual flags"
     kernels = printer.print_kernels(module, shared=True, known=cache.texts if cache else {})
     units, layout = units_of(module, name, kernels, build_key())
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
-    code = load(library(units, SOON if soon else ()), name)
+    more = SOON if soon else ()
+    code = load(library(units, more), name)
     key = None if save_as is None else save_as.digest
     table = replace(layout.table, sizes=sizes_of(module))
     made = executable(table, code, weights, threads, key=key)
     if save_as is not None:
-        saved = Saved(name, library_key(units), made.table, made.prepared, notices)
+        saved = Saved(name, library_key(units, more), made.table, made.prepared, notices)
         save_as.save(saved, weights)
     if cache is not None:
         cache.keep(printer.keyed(module, kernels))

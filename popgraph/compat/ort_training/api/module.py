@@ -269,7 +269,7 @@ class _Model:
     def runner(self, threads: int) -> Runner:
         """The compiled model, built at the first call."""
         if self._runner is None:
-            self._runner = compile(self.model.SerializeToString(), threads=threads)
+            self._runner = compile(self.model.SerializeToString(), threads=threads, quick=False)
         return self._runner
 
 
@@ -300,7 +300,7 @@ class _Gradients:
     def _built(self) -> Runner:
         content = self._read.model.SerializeToString()
         if not self._read.loss:
-            return compile(content, threads=self._threads)
+            return compile(content, threads=self._threads, quick=False)
         module, compilation = load(content)
         # Other weights are constants of the model, which training must not change.
         frozen = tuple(weights_by_name(model_of(module).graph))

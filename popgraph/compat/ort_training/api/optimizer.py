@@ -64,7 +64,7 @@ class Optimizer:
         feed = self._feed()
         with running():
             if self._runner is None:
-                self._runner = compile(self._content, threads=self._threads)
+                self._runner = compile(self._content, threads=self._threads, quick=False)
             pairs = self._runner.donations.items()
             own = [name for name, output in pairs if output == name + UPDATED]
             found = self._runner(feed, donate=own)

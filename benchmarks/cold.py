@@ -1,0 +1,144 @@
+"""
+Measures the first answer, or the first training step, of networks of the zoo with an empty cache.
+
+Prints the seconds by phase: wall-clock time, and processor time here and in the C compiler. Each
+case runs in a process of its own.
+
+    python benchmarks/cold.py                               MobileNetV2, ResNet-50 and UNet
+    python benchmarks/cold.py resnet18 --inference --quick  the quick program of an answer
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spent import Spent, spent
+
+if TYPE_CHECKING:
+    from popgraph.backends.c.print.unit import Unit
+
+NETWORKS = ("mobilenet_v2", "resnet50", "unet")
+PHASES = ("import", "passes", "C compiler", "rest")
+
+
+def phases(name: str, train: bool, quick: bool, size: int, rows: int) -> dict[str, Spent]:
+    """The cost of each phase in this process."""
+    found: dict[str, Spent] = {}
+
+    def imported() -> None:
+        import popgraph.compiler
+        import popgraph.training.trainer  # noqa: F401
+
+    found["import"] = spent(imported)
+    from popgraph.backends.c import build_program
+
+    library = build_program.library
+
+    compiling: list[Spent] = []
+
+    def measured(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
+        made: list[Path] = []
+        compiling.append(spent(lambda: made.append(library(units, more))))
+        return made[0]
+
+    build_program.library = measured
+    again: list[Callable[[], object]] = []
+    whole = spent(lambda: again.append(answer(name, train, quick, size, rows)))
+    compiled, run = reduce(added, compiling), spent(again[0])
+    passes = less(less(whole, compiled), run)
+    return found | {"passes": passes, "C compiler": compiled, "rest": run}
+
+
+def answer(name: str, train: bool, quick: bool, size: int, rows: int) -> Callable[[], object]:
+    """Compiles a network and runs it; the result runs it again."""
+    import numpy as np
+
+    from popgraph import zoo
+    from popgraph.background import Deferred
+    from popgraph.start import compiled
+    from popgraph.training.trainer import Trainer
+
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((rows, 3, size, size)).astype(np.float32)
+    model = zoo.load(name)
+    labels = draw.integers(0, 2, (rows, size, size) if name == "unet" else rows)
+
+    if train:
+        trainer = Trainer(model, "cross_entropy", "SGD(0.01)", quick=quick)
+
+        def step() -> None:
+            trainer.fit((x, labels), epochs=1, batch=rows)
+
+        step()
+        return step
+    run = compiled(model, 1, "c", None, None, Deferred() if quick else None, {})
+    (given,) = run.inputs
+    run({given: x})
+    return lambda: run({given: x})
+
+
+def added(one: Spent, other: Spent) -> Spent:
+    """The sum of two costs."""
+    return _each(one, other, 1)
+
+
+def less(one: Spent, other: Spent) -> Spent:
+    """The difference of two costs."""
+    return _each(one, other, -1)
+
+
+def _each(one: Spent, other: Spent, sign: int) -> Spent:
+    return {
+        "wall": one["wall"] + sign * other["wall"],
+        "own_cpu": one["own_cpu"] + sign * other["own_cpu"],
+        "compiler_cpu": one["compiler_cpu"] + sign * other["compiler_cpu"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--inference", action="store_true", help="an answer, not a training step")
+    parser.add_argument("--quick", action="store_true", help="the quick program")
+    parser.add_argument("--size", type=int, default=224, help="height and width of images")
+    parser.add_argument("--rows", type=int, default=4, help="images in a batch")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        how = (not given.inference, given.quick, given.size, given.rows)
+        print(json.dumps(phases(given.networks[0], *how)))
+        return
+    print(f"{'network':15}{'phase':12}{'wall':>8}{'own CPU':>10}{'compiler CPU':>14}")
+    for name in given.networks:
+        others = [one for one in sys.argv[1:] if one not in given.networks]
+        with tempfile.TemporaryDirectory() as cache:
+            done = subprocess.run(
+                [sys.executable, __file__, name, *others, "--child"],
+                env={**os.environ, "POPGRAPH_CACHE_DIR": cache},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+        found = json.loads(done.stdout.splitlines()[-1])
+        for phase in PHASES:
+            _print_row(name, phase, found[phase])
+        _print_row(name, "total", reduce(added, found.values()))
+
+
+def _print_row(name: str, phase: str, cost: Spent) -> None:
+    print(
+        f"{name:15}{phase:12}{cost['wall']:8.2f}{cost['own_cpu']:10.2f}{cost['compiler_cpu']:14.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
