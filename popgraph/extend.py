@@ -7,6 +7,7 @@ from popgraph.backends.interface import Backend
 from popgraph.backends.registry import add_backend
 from popgraph.dialects.graphcore.base import Binary, Composite, Elementwise, GraphcoreOp, Unary
 from popgraph.operators.node import Node
+from popgraph.passes import properties
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.outside import add_operator
 from popgraph.passes.onnx.to_graphcore.outside import lowers_outside as lowers
@@ -43,4 +44,5 @@ __all__ = [
     "choose_schedules",
     "load",
     "lowers",
+    "properties",
 ]

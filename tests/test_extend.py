@@ -442,6 +442,18 @@ def test_a_pass_that_cannot_run_is_refused(wanted: object, message: str) -> None
     assert message in str(caught.value)
 
 
+def test_a_position_that_a_pass_excludes_is_refused() -> None:
+    class Late(Spy):
+        AFTER = ("dce",)
+        NEEDS = (extend.properties.EXPANDED,)
+
+    with pytest.raises(PassError, match="spy must run after dce"):
+        names(popgraph.Options(passes=[extend.Placed(Late(), after="cse")]))
+    with pytest.raises(PassError, match="expand gives it: spy must run after expand"):
+        names(popgraph.Options(passes=[extend.Placed(Late(), before="canonicalize")]))
+    assert "spy0" in names(popgraph.Options(passes=[extend.Placed(Late(), after="dce")]))
+
+
 def test_the_passes_of_options_are_a_list() -> None:
     with pytest.raises(PassError, match="'spy' is not a list of passes"):
         popgraph.Options(passes="spy")

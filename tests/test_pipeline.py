@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,9 @@ from popgraph.dialects.levels import LEVELS
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import BALANCED, SIZE, Options, Training
-from popgraph.passes.pipeline import PASSES, PIPELINE
+from popgraph.passes.order import Step, disorders, unmet
+from popgraph.passes.pipeline import PASSES, PIPELINE, planned
+from popgraph.passes.properties import EXPANDED, PROPERTIES
 from popgraph.support.errors import PassError
 from popgraph.support.tuning import Tuning
 from popgraph.testing import (
@@ -123,6 +126,149 @@ def test_stopping_after_a_pass_leaves_its_level() -> None:
     )
 
 
+def faults(steps: Sequence[Step]) -> list[str]:
+    """The declarations that an order of steps contradicts."""
+    return [*map(str, unmet(steps)), *map(str, disorders(steps))]
+
+
+def test_the_order_is_as_passes_declare() -> None:
+    assert not faults(PIPELINE)
+
+
+FREE = {
+    ("infer-shapes", "normalize"): "normalize infers types itself",
+    ("bucket-exchanges", "fuse-softmax-loss"): "exchanges are of gradients of weights",
+    ("fuse-softmax-loss", "contract-quantized"): "no operation in common",
+    ("return-appended", "round-stochastically"): "concatenations are not rounded",
+    ("cse", "dce"): "cse erases the operations that it merges",
+    ("dce", "skip-padding"): "dead convolutions are erased, whole or in parts",
+    ("contract-in-floats", "check-indices"): "no operation in common",
+    ("assign-halos", "sum-in-blocks"): "sums of blocks read matrices, which have no padding",
+    ("sum-in-blocks", "use-winograd"): "no contraction in common",
+    ("use-winograd", "fuse-rows"): "fuse-rows takes no contractions",
+    ("fuse-rows", "settle-loops"): "fuse-rows takes no contractions",
+    ("settle-loops", "read-narrow"): "each looks through the views of the other",
+    ("fuse-attention", "fuse-channels"): "softmax is no convolution",
+    ("fuse-channels", "hoist-invariants"): "loops rarely hold a pair of convolutions",
+    ("move-updates", "view-words"): "a view is an operation without memory, before and after",
+    ("view-words", "fuse-products"): "maps, and bodies of contractions",
+    ("fuse-products", "bind-sizes"): "bodies of contractions, and ends of loops",
+    ("parallelize-loops", "alternate-chunks"): "for several threads, and for one",
+}
+"""Neighbours whose order makes no difference, with the reason."""
+
+
+def test_swapped_neighbours_are_refused_unless_they_are_free() -> None:
+    free = set()
+    for place, (first, second) in enumerate(itertools.pairwise(PIPELINE)):
+        swapped = [*PIPELINE[:place], second, first, *PIPELINE[place + 2 :]]
+        if first.result == first.level == second.result and not faults(swapped):
+            free.add((first.name, second.name))
+    assert free == FREE.keys()
+
+
+GIVERS = [step for step in PIPELINE if step.pass_class.GIVES]
+
+
+@pytest.mark.parametrize("step", GIVERS, ids=lambda step: step.name)
+def test_a_step_that_gives_properties_always_runs(step: Step) -> None:
+    assert not step.optional
+    assert "None" not in str(step.pass_class.of.__annotations__["return"]) or (
+        "of" not in vars(step.pass_class)
+    )
+    assert faults([one for one in PIPELINE if one is not step]), "nothing needs it"
+    assert faults([replace(one, optional=True) if one is step else one for one in PIPELINE])
+
+
+def test_a_pass_that_loses_a_property_is_refused_where_a_later_pass_needs_it() -> None:
+    loses = type("Loses", (PASSES["dce"],), {"name": "loses", "LOSES": (EXPANDED,)})
+    names = [step.name for step in PIPELINE]
+    start, end = names.index("expand"), names.index("graphcore-to-structured")
+    for place in range(end - 6, end + 6):
+        level = PIPELINE[place].level
+        lost = Step(level, loses, "", optional=True)
+        found = list(unmet([*PIPELINE[:place], lost, *PIPELINE[place:]]))
+        assert [(one.step.name, one.loser) for one in found] == (
+            [("graphcore-to-structured", lost)] if start < place <= end else []
+        )
+
+
+def test_steps_that_settle_nodes_come_first() -> None:
+    settles = replace(PIPELINE[4], settles=True)
+    assert faults([*PIPELINE[:4], settles, *PIPELINE[5:]]) == [
+        "normalize must run before infer-shapes"
+    ]
+
+
+def test_declarations_name_passes_and_properties_of_their_level() -> None:
+    for step in PIPELINE:
+        made = step.pass_class
+        assert {*made.AFTER, *made.BEFORE, *step.after, *step.before} <= PASSES.keys()
+        assert {one.level for one in (*made.NEEDS, *made.LOSES)} <= {step.level}
+        assert {one.level for one in made.GIVES} <= {step.result}
+
+
+def test_each_property_is_given_and_needed() -> None:
+    classes = PASSES.values()
+    assert {one for made in classes for one in made.GIVES} == {*PROPERTIES}
+    assert {one for made in classes for one in made.NEEDS} == {*PROPERTIES}
+    assert len({one.name for one in PROPERTIES}) == len(PROPERTIES)
+
+
+@pytest.mark.parametrize(
+    ("passes", "message"),
+    [
+        (
+            "check-indices before spread-replicas",
+            """spread-replicas needs the property unreported-indices (no output reports an index \
+that is out of range)
+  at: Options.passes
+  try: check-indices may end it: it must not run between onnx-to-graphcore, which gives it, and \
+spread-replicas""",
+        ),
+        (
+            "fuse-epilogue after cse",
+            """fuse-epilogue needs the property unscheduled (no contraction has a schedule, which \
+refers to loops by number and depends on the epilogue)
+  at: Options.passes
+  try: graphcore-to-structured gives it: fuse-epilogue must run after graphcore-to-structured""",
+        ),
+    ],
+)
+def test_a_pass_whose_needs_cannot_hold_is_refused(passes: str, message: str) -> None:
+    with pytest.raises(PassError) as caught:
+        list(planned(Options(passes=(passes,))))
+    assert str(caught.value) == message
+
+
+def test_passes_that_are_left_out_lose_nothing() -> None:
+    added = "fuse-epilogue after use-winograd"
+    with pytest.raises(PassError, match="use-winograd may end it"):
+        list(planned(Options(passes=(added,))))
+    left_out = Options(passes=(added,), disabled=frozenset({"use-winograd"}))
+    found = [made.name for _, made in planned(left_out)]
+    assert found.count("fuse-epilogue") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "expand",
+            "the pass expand cannot be left out: graphcore-to-structured needs the property "
+            "expanded (no composite is left, such as softmax: each operation has a kind that "
+            "lowering knows), which only expand gives",
+        ),
+        ("autodiff", "the pass autodiff cannot be left out: results depend on it"),
+        ("exspand", "there is no pass 'exspand'"),
+    ],
+)
+def test_only_optional_passes_can_be_left_out(name: str, message: str) -> None:
+    with pytest.raises(PassError) as caught:
+        list(planned(Options(disabled=frozenset({name}))))
+    assert (caught.value.what, caught.value.where) == (message, "Options.disabled")
+
+
 JOINED = """opset 21
 graph g(x: f64[4, 14]) -> joined {
     weight w: f64[14, 1] = normal(seed=1)
@@ -142,3 +288,10 @@ def test_parts_of_an_output_share_its_memory_at_every_level(
     found = compile(document.module)({"x": x})
     expected = compile(document.module, backend="reference")({"x": x})
     assert_close(found["joined"], expected["joined"], 1e-9, "joined")
+
+
+def test_models_of_unknown_sizes_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPGRAPH_CHECK", "1")
+    document = parse("graph g(x: f32[N, 3]) -> y { y = Relu(x) }")
+    found = compile(document.module)({"x": np.ones((2, 3), np.float32)})
+    np.testing.assert_array_equal(found["y"], np.ones((2, 3)))

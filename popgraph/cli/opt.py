@@ -54,6 +54,7 @@ def command(
     from popgraph import compiler
     from popgraph.passes.base import Compilation
     from popgraph.passes.observer import Observer
+    from popgraph.passes.pipeline import check_needs
     from popgraph.passes.reproducer import passes_in
     from popgraph.support.debug import Settings
 
@@ -70,6 +71,7 @@ def command(
     settings = Settings.from_environment()
     observer = Observer(replace(settings, check=check or settings.check), (), _same_meaning)
     for step in steps:
+        check_needs(step, module)
         with observer.watching(step, module, compilation.weights):
             step.run(compilation, module)
     typer.echo(str(module))

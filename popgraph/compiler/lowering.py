@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.backends.reference import can_evaluate
+from popgraph.backends.reference import can_evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.levels import ONNX, PROGRAM, check_level, level_of
 from popgraph.dialects.onnx.containers import model_of
@@ -17,7 +17,8 @@ from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.partition import host_nodes, is_bounded
 from popgraph.passes.onnx.structural_inputs import check_gradients
 from popgraph.passes.options import Options
-from popgraph.passes.pipeline import current, planned
+from popgraph.passes.order import check_promises
+from popgraph.passes.pipeline import check_needs, current, planned
 from popgraph.passes.reproducer import note_failure
 from popgraph.support.errors import (
     ModelError,
@@ -57,8 +58,11 @@ def _place_of(module: ModuleOp) -> str:
 
 
 def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
-    """The check that POPGRAPH_CHECK runs after every pass."""
-    if step.KEEPS_MEANING and can_evaluate(before):
+    """The check that POPGRAPH_CHECK runs after every pass: its promises and the results."""
+    check_promises(step, before, after)
+    # Steps that settle nodes also run while sizes are unknown.
+    is_static = all(type_.has_static_shape() for type_ in signature(before).values())
+    if step.KEEPS_MEANING and is_static and can_evaluate(before):
         assert_same_meaning(before, after, weights, tolerance=step.TOLERANCE)
 
 
@@ -105,6 +109,8 @@ def lower(
                     original = module.clone()
                 if step.level == ONNX and step.to is not None:
                     check_static_form(module, trained=chosen.training is not None)
+                if observer.checks is not None:
+                    check_needs(made, module)
                 with observer.watching(made, module, compilation.weights):
                     made.run(compilation, module)
                 if step.to is not None:

@@ -55,6 +55,7 @@ from popgraph.ipu.stages import (
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.outside import add_pass
+from popgraph.passes.properties import DENSE
 from popgraph.support.shapes import Shape, prod
 
 SOURCES = (ConstantOp, VariableOp)
@@ -79,6 +80,7 @@ class MapToTiles(Pass):
     name = "map-to-tiles"
     TOLERANCE = 1e-6
     IS_LAST = True
+    NEEDS = (DENSE,)
     REASON = "operations are as they will run, and tensors not yet laid out for a CPU"
     ipu: str = "ipu2"
     """The generation."""

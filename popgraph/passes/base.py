@@ -17,6 +17,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.registry import IRContext
 from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.passes.options import Options
+from popgraph.passes.properties import Property
 from popgraph.support.locks import Lock
 from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target, Tuning
@@ -91,6 +92,16 @@ class Pass(ModulePass):
     """Whether no pass runs after it."""
     REASON: ClassVar[str] = "requested by Options.passes"
     """The reason for the position of a pass that is not in the pipeline."""
+    NEEDS: ClassVar[tuple[Property, ...]] = ()
+    """Properties that the module must have before the pass."""
+    GIVES: ClassVar[tuple[Property, ...]] = ()
+    """Properties that every module has after the pass."""
+    LOSES: ClassVar[tuple[Property, ...]] = ()
+    """Properties that the pass may end; it keeps all others."""
+    AFTER: ClassVar[tuple[str, ...]] = ()
+    """Names of passes that this one must follow, for better code; properties need no mention."""
+    BEFORE: ClassVar[tuple[str, ...]] = ()
+    """Names of passes that must follow this one, for better code."""
 
     @classmethod
     def of(cls, options: Options) -> Pass | None:
@@ -118,6 +129,11 @@ class Pass(ModulePass):
         made = super().from_spec(ArgSpec(spec.name, rest))
         held: dict[str, Any] = {"target": target, "tuning": target.tuning}
         return replace(made, **{name: held[name] for name in _HOLDERS.keys() & own})
+
+    @property
+    def gives(self) -> tuple[Property, ...]:
+        """The properties that the pass gives with its parameters."""
+        return self.GIVES
 
     def spec(self, *, include_default: bool = False) -> ArgSpec:
         """The text form of the pass, with the numbers of a target that are not the default."""

@@ -74,7 +74,7 @@ class Options:
     """Measured schedules, used where they fit; None: the results of `popgraph tune` on this
     machine."""
     disabled: frozenset[str] = frozenset()
-    """Names of passes to leave out; only optional passes can be."""
+    """Names of passes to leave out; a `PassError` unless they are optional."""
     passes: tuple[object, ...] = ()
     """Additional passes: names, passes, or `popgraph.extend.Placed`. Several passes at the same
     position run in this order."""

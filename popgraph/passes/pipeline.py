@@ -1,4 +1,4 @@
-"""The pipeline: all passes in execution order, each with the reason for its position."""
+"""The pipeline: all passes in execution order, and the passes of a compilation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import PassPipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
@@ -47,6 +48,7 @@ from popgraph.passes.onnx.select_known import SelectKnown
 from popgraph.passes.onnx.share_nodes import ShareNodes
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options, Training
+from popgraph.passes.order import Step, disorders, unmet
 from popgraph.passes.outside import OUTSIDE, Place, outside_pass, placed
 from popgraph.passes.program.hand_numbers import HandNumbers
 from popgraph.passes.program.plan_memory import PlanMemory
@@ -81,38 +83,13 @@ __all__ = [
     "Options",
     "Step",
     "Training",
+    "check_needs",
     "current",
     "earlier",
     "factories",
     "pass_named",
     "planned",
 ]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One line of the pipeline."""
-
-    level: str
-    """The level that the pass works on."""
-    pass_class: type[Pass]
-    reason: str
-    """The reason for its position."""
-    optional: bool = False
-    """Whether programs are also correct without it, only slower or larger."""
-    to: str | None = None
-    """The level that the pass lowers to."""
-    settles: bool = False
-    """Whether it decides the set of nodes, and so the identity of a program: see `settle_nodes`."""
-
-    @property
-    def result(self) -> str:
-        """The level of the module after the pass."""
-        return self.to or self.level
-
-    def make(self, options: Options) -> Pass | None:
-        """The pass configured by these options; None if they do not need it."""
-        return self.pass_class.of(options)
 
 
 PIPELINE: tuple[Step, ...] = (
@@ -130,8 +107,12 @@ PIPELINE: tuple[Step, ...] = (
         optional=True,
         settles=True,
     ),
-    Step("onnx", InferShapes, "before lowering, which requires a concrete type of every value"),
-    Step("onnx", Normalize, "before lowering, which has no rules for operators that ONNX composes"),
+    Step(
+        "onnx",
+        InferShapes,
+        "before normalize replaces the user's nodes, so that their types can be shown",
+    ),
+    Step("onnx", Normalize, ""),
     Step("onnx", OnnxToGraphcore, "from here on, each operation has one meaning", to="graphcore"),
     Step("graphcore", Autodiff, "first: composites such as softmax have gradients of their own"),
     Step("graphcore", Recompute, "while forward and backward operations are distinguishable"),
@@ -153,8 +134,20 @@ PIPELINE: tuple[Step, ...] = (
         optional=True,
     ),
     Step("graphcore", ScaleSums, "takes the quantized weights that are left", optional=True),
-    Step("graphcore", FoldConstants, "before canonicalize, which reads literals", optional=True),
-    Step("graphcore", Canonicalize, "before expand makes batch norms arithmetic", optional=True),
+    Step(
+        "graphcore",
+        FoldConstants,
+        "before canonicalize, which reads literals",
+        optional=True,
+        before=("canonicalize", "expand"),
+    ),
+    Step(
+        "graphcore",
+        Canonicalize,
+        "before expand makes batch norms arithmetic",
+        optional=True,
+        before=("return-appended", "round-stochastically", "round-cheaply", "expand"),
+    ),
     Step("graphcore", ReturnAppended, "once outputs are direct concatenations of caches"),
     Step(
         "graphcore",
@@ -164,9 +157,22 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "graphcore", RoundCheaply, "before expand, while quantize is one operation", optional=True
     ),
-    Step("graphcore", Expand, "lowering knows kinds of operations, not composites"),
-    Step("graphcore", FoldConstants, "expand creates operations on literals", optional=True),
-    Step("graphcore", Canonicalize, "expand creates operations to simplify", optional=True),
+    Step("graphcore", Expand, ""),
+    Step(
+        "graphcore",
+        FoldConstants,
+        "expand creates operations on literals",
+        optional=True,
+        after=("expand",),
+    ),
+    Step(
+        "graphcore",
+        Canonicalize,
+        "expand creates operations to simplify",
+        optional=True,
+        after=("expand", "fold-constants"),
+        before=("cse",),
+    ),
     Step(
         "graphcore",
         EliminateCommonSubexpressions,
@@ -225,7 +231,7 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured",
         UseWinograd,
-        "before packing, while convolutions are recognizable",
+        "while convolutions are recognizable, and once rows are padded",
         optional=True,
     ),
     Step("structured", FuseRows, "once layouts are known and maps are fused", optional=True),
@@ -301,7 +307,12 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step("program", HandNumbers, "once the set of functions is final", optional=True),
 )
-"""The whole compiler from import to C; each line has the reason for the pass's position."""
+"""
+The whole compiler from import to C, in an order that agrees with what passes declare.
+
+The declarations are `NEEDS`, `GIVES`, `LOSES`, `AFTER` and `BEFORE` of each pass. A line has the
+reason for the pass's position, unless the declarations state it.
+"""
 
 RENAMED: Mapping[str, str] = {
     "graphcore-to-tile": "graphcore-to-structured",
@@ -357,7 +368,20 @@ def pipeline_of(options: Options) -> Sequence[Step]:
     steps = list(PIPELINE)
     for wanted in options.passes:
         _insert(steps, wanted)
+    if options.passes:
+        disabled = set(map(current, options.disabled))
+        _check([step for step in steps if not (step.optional and step.name in disabled)])
     return steps
+
+
+def _check(steps: Sequence[Step]) -> None:
+    """Raises PassError if a pass cannot run at its position, or another pass because of it."""
+    for need in unmet(steps):
+        raise PassError(str(need), "Options.passes", need.hint)
+    # The other passes also run at their usual positions, which are in order.
+    for wrong in disorders(steps):
+        if wrong.step.name not in PASSES:
+            raise PassError(str(wrong), "Options.passes", "it declares so: change its position")
 
 
 def _insert(steps: list[Step], wanted: object) -> None:
@@ -406,10 +430,10 @@ def _position(steps: Sequence[Step], place: Place) -> tuple[int, str]:
     return after, level
 
 
-def _no_pass(name: str) -> PassError:
+def _no_pass(name: str, where: str = "Options.passes") -> PassError:
     close = closest(name, [*PASSES, *OUTSIDE])
     hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"
-    return PassError(f"there is no pass {name!r}", "Options.passes", hint)
+    return PassError(f"there is no pass {name!r}", where, hint)
 
 
 def planned(
@@ -417,8 +441,10 @@ def planned(
 ) -> Iterator[tuple[Step, Pass]]:
     """The passes that these options request, in order, from level `first` to level `last`."""
     options = aimed(options)
-    disabled = set(map(current, options.disabled))
-    for step in pipeline_of(options):
+    steps, disabled = pipeline_of(options), set(map(current, options.disabled))
+    for name in sorted(disabled):
+        _check_disabled(name, steps)
+    for step in steps:
         if step.optional and step.pass_class.name in disabled:
             continue
         if LEVELS.index(step.level) < LEVELS.index(first):
@@ -430,6 +456,37 @@ def planned(
             yield step, made
             if made.IS_LAST:
                 return
+
+
+def _check_disabled(name: str, steps: Sequence[Step]) -> None:
+    """Raises PassError if a pass is required, or if there is none with this name."""
+    found = [step for step in steps if step.name == name]
+    if not found and name not in OUTSIDE:
+        raise _no_pass(name, "Options.disabled")
+    if any(step.optional or isinstance(step, Inserted) for step in found) or not found:
+        return
+    need = next(unmet([step for step in steps if step.name != name]), None)
+    reason = "results depend on it" if need is None else f"{need}, which only {name} gives"
+    raise PassError(
+        f"the pass {name} cannot be left out: {reason}",
+        "Options.disabled",
+        "`popgraph passes` marks optional passes with a star",
+    )
+
+
+def check_needs(step: Pass, module: ModuleOp) -> None:
+    """Raises PassError if a module lacks a property that a pass needs."""
+    for needed in step.NEEDS:
+        breach = needed.breach(module)
+        if breach is None:
+            continue
+        givers = [one for one in PIPELINE if needed in one.pass_class.GIVES]
+        losers = [one.name for one in PIPELINE if needed in one.pass_class.LOSES]
+        if losers and all(one.to for one in givers):  # It held until one of them ran.
+            hint = f"run {step.name} before {' and '.join(losers)}"
+        else:
+            hint = f"run {' or '.join(one.name for one in givers)} first"
+        raise PassError(f"{step.name} needs the property {needed} ({needed.about})", breach, hint)
 
 
 def earlier(pass_class: type[Pass]) -> list[Step]:

@@ -45,7 +45,7 @@ class Passes(Observer):
         """Adds the levels and the reason of each pass; the first pass starts at level `first`."""
         steps = [step for step, _ in planned(self.options, first)]
         return [
-            row | {"level": step.level, "to": step.result, "reason": step.reason}
+            row | {"level": step.level, "to": step.result, "reason": step.why}
             for row, step in zip(self.rows, steps, strict=True)
         ]
 

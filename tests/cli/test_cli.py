@@ -301,6 +301,18 @@ def test_opt_runs_passes_over_text(tmp_path: Path) -> None:
     assert "graphcore.exp" in call("opt", file).stdout
 
 
+def test_opt_names_the_property_that_a_pass_lacks() -> None:
+    softmax = PROGRAM.replace("graphcore.neg %x", "graphcore.softmax %x {axis = 0 : i64}")
+    error = call("opt", "-p", "graphcore-to-structured", text=softmax, code=1).output
+    assert error == (
+        "error: graphcore-to-structured needs the property expanded (no composite is left, such "
+        "as softmax: each operation has a kind that lowering knows)\n"
+        "  at: graphcore.softmax\n"
+        "  try: run expand first\n"
+    )
+    assert "tile.reduce" in call("opt", "-p", "expand,graphcore-to-structured", text=softmax).stdout
+
+
 def test_opt_takes_the_options_of_a_pass() -> None:
     tiled = call(
         "opt", "-p", "graphcore-to-structured,structured-to-loops{vector-bytes=16}", text=PROGRAM
@@ -661,6 +673,12 @@ def memory_of(entry: Any, described: Any, folder: Path, x: Any) -> Any:
 
 
 # --- lists -------------------------------------------------------------------------------------
+
+
+def test_passes_declare_their_order() -> None:
+    lines = call("passes", "--order").stdout.splitlines()
+    found = [line.split(maxsplit=2)[2] for line in lines if " split-kernels*" in line]
+    assert found == ["needs unhanded-constants"]
 
 
 def test_passes_are_listed_in_their_order() -> None:

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.logic import PREDICATES
-from popgraph.dialects.program import ReturnOp, UpdateOp
+from popgraph.dialects.program import ReturnOp, UpdateOp, graphs_of
 from popgraph.dialects.tile.affine import with_dims
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.program.pack_intervals import Interval
@@ -80,6 +80,19 @@ class Mutant:
 def nothing(original: Any) -> Any:
     """The step is left out."""
     return lambda *_: None
+
+
+def with_a_composite(original: Any) -> Any:
+    """Leaves an unused composite in each graph: the meaning stays, a property does not."""
+
+    def wrong(self: Any, compilation: Any, module: ModuleOp) -> None:
+        original(self, compilation, module)
+        for graph in graphs_of(module):
+            value = next(iter(graph.outputs.values()))
+            made = gc.DetachOp(value)
+            graph.block.insert_op_before(made, graph.return_op)
+
+    return wrong
 
 
 def a_section_further(original: Any) -> Any:
@@ -1275,6 +1288,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "properties are not part of the key",
         f"{PASSES}.analysis.equal_operations:PureMeaning.__call__",
         without_properties,
+    ),
+    Mutant(
+        "cse",
+        "leaves a composite, which it does not declare",
+        f"{PASSES}.graphcore.cse:EliminateCommonSubexpressions.run",
+        with_a_composite,
     ),
     Mutant(
         "dce",

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from popgraph.dialects.check import check_ir
-from popgraph.passes.base import Compilation
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.order import check_promises
+from popgraph.passes.pipeline import check_needs
 from popgraph.testing import assert_same_meaning
 from tests.passes.case_text import COLUMNS, WITH_CASES, parse, pipeline, show
 
@@ -69,7 +71,12 @@ def test_case(case: Case, request: pytest.FixtureRequest) -> None:
     module = parse(compilation, source)
     check_ir(module)
     before = module.clone()
-    pipeline(source, case.path.parent.name).apply(compilation, module)
+    for step in pipeline(source, case.path.parent.name).passes:
+        assert isinstance(step, Pass)
+        check_needs(step, module)
+        given = module.clone()
+        step.run(compilation, module)
+        check_promises(step, given, module)
     check_ir(module)
     if WITH_CASES[case.path.parent.name].KEEPS_MEANING:
         assert_same_meaning(before, module, compilation.weights, tolerance=1e-6)

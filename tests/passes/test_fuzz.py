@@ -18,7 +18,8 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
-from popgraph.passes.pipeline import planned
+from popgraph.passes.order import check_promises
+from popgraph.passes.pipeline import check_needs, planned
 from popgraph.passes.structured.fusion import fuse_channels
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.schedule.cost import Estimate
@@ -326,9 +327,11 @@ def check(place: Place, network: Network, mutant: Mutant | None = None) -> None:
     """Checks the claim about a pass, with a bug planted if one is given."""
     compilation, module = before(place, network)
     original, made = module.clone(), steps(place, network)[place.index]
+    check_needs(made, original)
     with mutant.planted() if mutant else nullcontext():
         made.run(compilation, module)
         check_ir(module)
+        check_promises(made, original, module)
         once = module.clone()
         if made.name != "autodiff":  # a second run would differentiate again, rightly
             made.run(compilation, module)

@@ -38,6 +38,8 @@ class BucketExchanges(Pass):
     """
 
     name = "bucket-exchanges"
+    AFTER = ("add-optimizer",)
+    BEFORE = ("canonicalize", "expand")
 
     bucket_bytes: int = Options.bucket_bytes
 

@@ -40,6 +40,7 @@ from popgraph.dialects.program import (
 )
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.properties import CHECKED, UNREPORTED
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import UnsupportedError
@@ -69,6 +70,9 @@ class CheckIndices(Pass):
     """
 
     name = "check-indices"
+    GIVES = (CHECKED,)
+    LOSES = (UNREPORTED,)
+    AFTER = ("dce",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         joined = 1 if sizes_of(module) else JOINED

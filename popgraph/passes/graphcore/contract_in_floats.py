@@ -132,6 +132,7 @@ class ContractInFloats(Pass):
     """
 
     name = "contract-in-floats"
+    AFTER = ("contract-in-words",)
 
     @classmethod
     def of(cls, options: Options) -> ContractInFloats | None:

@@ -51,6 +51,7 @@ from popgraph.passes.graphcore.whole_sums import (
     summed_axes,
 )
 from popgraph.passes.options import Options
+from popgraph.passes.properties import WORDLESS
 from popgraph.support.index_laws import ROW_MAJOR, index_law
 from popgraph.support.laws import Proof, variable
 from popgraph.support.shapes import prod
@@ -334,6 +335,8 @@ class ContractInWords(Pass):
     """
 
     name = "contract-in-words"
+    LOSES = (WORDLESS,)
+    AFTER = ("canonicalize", "fold-depth", "lower-precision")
     target: Target = Target()
 
     @classmethod

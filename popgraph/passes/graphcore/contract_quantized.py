@@ -249,6 +249,7 @@ class ContractQuantized(Pass):
 
     name = "contract-quantized"
     TOLERANCE = 1e-5
+    BEFORE = ("fold-constants",)
     target: Target = Target()
 
     @classmethod

@@ -22,6 +22,7 @@ class EliminateCommonSubexpressions(Pass):
     """
 
     name = "cse"
+    AFTER = ("expand",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         pure = PureMeaning()

@@ -26,6 +26,7 @@ class EliminateDeadCode(Pass):
     """
 
     name = "dce"
+    AFTER = ("expand",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         region_dce(module.body)

@@ -11,6 +11,7 @@ from popgraph.dialects.graphcore.base import Composite
 from popgraph.dialects.graphcore.outside import OUTSIDE
 from popgraph.passes.analysis.graph import expanded
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.properties import EXPANDED, Property
 from popgraph.support.errors import PassError
 from popgraph.support.laws import FIRED, Proof
 
@@ -52,7 +53,12 @@ class Expand(Pass):
 
     name = "expand"
     TOLERANCE = 1e-5
+    GIVES = (EXPANDED,)
     keep: tuple[str, ...] = ()
+
+    @property
+    def gives(self) -> tuple[Property, ...]:
+        return () if self.keep else self.GIVES
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         unknown = sorted(set(self.keep) - composite_names())

@@ -93,6 +93,7 @@ class FoldDepth(Pass):
 
     name = "fold-depth"
     TOLERANCE = 1e-5
+    AFTER = ("skip-padding",)
     tuning: Tuning = Tuning()
 
     @classmethod

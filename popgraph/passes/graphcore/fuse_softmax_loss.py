@@ -107,6 +107,8 @@ class FuseSoftmaxLoss(Pass):
 
     name = "fuse-softmax-loss"
     TOLERANCE: ClassVar[float] = 1e-5
+    AFTER = ("autodiff",)
+    BEFORE = ("expand",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         apply_rules(module, [SubtractLabels(compilation.weights)])

@@ -45,6 +45,7 @@ class LowerPrecision(Pass):
 
     name = "lower-precision"
     KEEPS_MEANING: ClassVar[bool] = False
+    AFTER = ("canonicalize", "skip-padding", "fold-depth")
     tuning: Tuning = Tuning()
     winograd: bool = True
 

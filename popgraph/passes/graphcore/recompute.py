@@ -42,6 +42,8 @@ class Recompute(Pass):
     """
 
     name = "recompute"
+    AFTER = ("autodiff",)
+    BEFORE = ("spread-replicas", "add-optimizer")
 
     mode: str
     named: tuple[str, ...] = ()

@@ -118,6 +118,7 @@ class RoundCheaply(Pass):
     """
 
     name = "round-cheaply"
+    BEFORE = ("expand",)
 
     @classmethod
     def of(cls, options: Options) -> RoundCheaply | None:

@@ -30,6 +30,7 @@ from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import EXPANDED
 from popgraph.support.warnings import PopgraphWarning
 
 EXACT = (
@@ -67,6 +68,8 @@ class RoundStochastically(Pass):
 
     name = "round-stochastically"
     KEEPS_MEANING: ClassVar[bool] = False
+    LOSES = (EXPANDED,)
+    BEFORE = ("round-cheaply",)
 
     @classmethod
     def of(cls, options: Options) -> RoundStochastically | None:

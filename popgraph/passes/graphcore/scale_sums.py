@@ -250,6 +250,8 @@ class ScaleSums(Pass):
 
     name = "scale-sums"
     TOLERANCE = 1e-5
+    AFTER = ("contract-quantized",)
+    BEFORE = ("fold-constants",)
     target: Target = Target()
 
     @classmethod

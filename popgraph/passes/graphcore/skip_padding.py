@@ -201,6 +201,7 @@ class SkipPadding(Pass):
 
     name = "skip-padding"
     TOLERANCE = 1e-5
+    AFTER = ("expand", "fold-constants", "canonicalize")
     tuning: Tuning = Tuning()
 
     @classmethod

@@ -32,6 +32,7 @@ from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, g
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import GRADIENT, Options
+from popgraph.passes.properties import SPREAD, UNREPORTED
 from popgraph.passes.replication import Replication
 from popgraph.support.errors import PassError
 from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
@@ -55,6 +56,9 @@ class SpreadReplicas(Pass):
 
     name = "spread-replicas"
     KEEPS_MEANING: ClassVar[bool] = False
+    NEEDS = (UNREPORTED,)
+    GIVES = (SPREAD,)
+    AFTER = ("autodiff",)
 
     replicas: str = str(Replication())
 

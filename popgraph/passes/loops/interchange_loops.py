@@ -23,6 +23,7 @@ class InterchangeLoops(Pass):
     """
 
     name = "interchange-loops"
+    BEFORE = ("vectorize-loops",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:

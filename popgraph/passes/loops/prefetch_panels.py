@@ -24,6 +24,7 @@ class PrefetchPanels(Pass):
     """
 
     name = "prefetch-panels"
+    AFTER = ("unroll-loops",)
     target: Target = Target()
 
     @classmethod

@@ -25,6 +25,7 @@ class SplitLoops(Pass):
     """
 
     name = "split-loops"
+    BEFORE = ("interchange-loops", "vectorize-loops", "unroll-loops")
     target: Target = Target()
 
     @classmethod

@@ -25,6 +25,7 @@ class VectorizeLoops(Pass):
 
     name = "vectorize-loops"
     TOLERANCE = 1e-5
+    BEFORE = ("unroll-loops",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:

@@ -27,6 +27,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.partition import host_node
 from popgraph.passes.options import VARIABLE, Options
+from popgraph.passes.properties import ENCLOSED
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
@@ -45,6 +46,7 @@ class EvaluateConstants(Pass):
     """
 
     name = "evaluate-constants"
+    GIVES = (ENCLOSED,)
     trained: bool = False
 
     @classmethod

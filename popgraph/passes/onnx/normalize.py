@@ -27,6 +27,7 @@ from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.options import CONSTANT, Options
+from popgraph.passes.properties import ENCLOSED, INLINED
 from popgraph.support.index_checks import ERROR
 from popgraph.support.names import hint
 
@@ -47,6 +48,7 @@ class Normalize(Pass):
     """
 
     name = "normalize"
+    GIVES = (ENCLOSED, INLINED)
 
     indices: str = ERROR
     weights: str = CONSTANT

@@ -21,6 +21,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.evaluate_constants import Constants
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.options import VARIABLE, Options
+from popgraph.passes.properties import ENCLOSED
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
@@ -36,6 +37,7 @@ class SelectKnown(Pass):
     """
 
     name = "select-known"
+    NEEDS = (ENCLOSED,)
     trained: bool = False
 
     @classmethod

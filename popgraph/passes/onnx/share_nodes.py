@@ -17,6 +17,7 @@ from popgraph.dialects.program import BlobAttr
 from popgraph.passes.analysis.equal_operations import share_equal
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import ENCLOSED
 
 NAMES = frozenset({"name", "outputs", "doc"})
 """Attributes that do not affect the result of a node."""
@@ -33,6 +34,8 @@ class ShareNodes(Pass):
     """
 
     name = "share-nodes"
+    NEEDS = (ENCLOSED,)
+    AFTER = ("select-known",)
 
     @classmethod
     def of(cls, options: Options) -> ShareNodes | None:

@@ -15,6 +15,7 @@ from popgraph.dialects.tile import CallOp, PrefetchOp, ProgramOp
 from popgraph.dialects.tile.loops.handed import hand, natural
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import SPEED, Options
+from popgraph.passes.properties import UNHANDED
 
 _Candidate: TypeAlias = tuple[Operation, scf.ForOp | None]
 """An operation that may be marked, and the innermost loop around it."""
@@ -45,6 +46,7 @@ class HandNumbers(Pass):
     """
 
     name = "hand-numbers"
+    LOSES = (UNHANDED,)
     most: int = 40
     """Parameters of a kernel that gets any: C guarantees 127 in all (C11 5.2.4.1)."""
     short: int = 16

@@ -39,6 +39,7 @@ from popgraph.passes.program.workspace import (
     scratch_bytes,
 )
 from popgraph.passes.program.write_section import SectionWriter
+from popgraph.passes.properties import LAUNCHED, UNHANDED
 from popgraph.passes.structured.analysis.inplace_concat import Joins, places
 from popgraph.support.errors import PassError
 
@@ -53,6 +54,8 @@ class PlanMemory(Pass):
 
     name = "plan-memory"
     WRITES_CALLS = True
+    NEEDS = (LAUNCHED,)
+    GIVES = (UNHANDED,)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         copies = Copies(module)

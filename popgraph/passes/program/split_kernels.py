@@ -16,6 +16,7 @@ from xdsl.traits import is_side_effect_free
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNHANDED
 from popgraph.support.tuning import Tuning
 
 
@@ -35,6 +36,7 @@ class SplitKernels(Pass):
 
     name = "split-kernels"
     WRITES_CALLS = True
+    NEEDS = (UNHANDED,)
     statements: int = Tuning().most_statements
 
     @classmethod

@@ -19,6 +19,7 @@ from popgraph.dialects.tile.running import set_running
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import BOUND, UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, unsized
@@ -40,6 +41,9 @@ class BindSizes(Pass):
     """
 
     name = "bind-sizes"
+    NEEDS = (UNCUT,)
+    GIVES = (BOUND,)
+    AFTER = ("fuse-attention", "fuse-channels", "schedule-contractions")
     target: Target = Target()
 
     @classmethod

@@ -28,6 +28,7 @@ class FuseProducts(Pass):
 
     name = "fuse-products"
     TOLERANCE = 1e-5
+    AFTER = ("use-winograd",)
 
     @classmethod
     def of(cls, options: Options) -> FuseProducts | None:

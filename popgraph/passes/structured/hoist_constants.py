@@ -24,6 +24,7 @@ class HoistConstants(Pass):
     """
 
     name = "hoist-constants"
+    AFTER = ("schedule-contractions", "hoist-invariants")
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):

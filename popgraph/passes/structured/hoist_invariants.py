@@ -16,6 +16,7 @@ from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.tile import ViewOp
 from popgraph.passes.analysis.invariants import hoist, invariants
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.properties import UNCUT
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class HoistInvariants(Pass):
     """
 
     name = "hoist-invariants"
+    NEEDS = (UNCUT,)
+    AFTER = ("schedule-contractions",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}

@@ -28,6 +28,7 @@ class MoveUpdates(Pass):
     """
 
     name = "move-updates"
+    AFTER = ("fuse-attention", "fuse-channels", "hoist-constants")
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):

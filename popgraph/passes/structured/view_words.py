@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.dialects import tile
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.words import views_words
 
@@ -22,6 +23,8 @@ class ViewWords(Pass):
     """
 
     name = "view-words"
+    NEEDS = (UNCUT,)
+    AFTER = ("schedule-contractions",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):

@@ -28,6 +28,15 @@ from popgraph.passes.graphcore.to_structured import (
     windows,
 )
 from popgraph.passes.options import Options
+from popgraph.passes.properties import (
+    CHECKED,
+    DENSE,
+    EXPANDED,
+    ONE_GRAPH,
+    SPREAD,
+    UNCUT,
+    UNSCHEDULED,
+)
 from popgraph.support.tuning import Tuning
 
 __all__ = ["GraphcoreToStructured"]
@@ -91,6 +100,9 @@ class GraphcoreToStructured(Pass):
 
     name = "graphcore-to-structured"
     TOLERANCE = 1e-5
+    NEEDS = (EXPANDED, SPREAD, CHECKED)
+    GIVES = (UNSCHEDULED, DENSE, UNCUT)
+    LOSES = (ONE_GRAPH,)
 
     tuning: Tuning = Tuning()
 

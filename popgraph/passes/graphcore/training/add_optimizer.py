@@ -33,6 +33,7 @@ from popgraph.passes.graphcore.training.weight_context import WeightContext
 from popgraph.passes.optimizer_scalars import GRADIENT_SCALE
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec
 from popgraph.passes.options import GRADIENT, Options
+from popgraph.passes.properties import ONE_GRAPH
 from popgraph.passes.replication import belongs
 from popgraph.support.errors import PassError
 from popgraph.support.shapes import prod
@@ -53,6 +54,8 @@ class AddOptimizer(Pass):
 
     name = "add-optimizer"
     KEEPS_MEANING = False
+    NEEDS = (ONE_GRAPH,)
+    AFTER = ("autodiff", "spread-replicas")
 
     optimizer: str
     gradients: tuple[str, ...] = ()

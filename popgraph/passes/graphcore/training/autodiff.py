@@ -34,6 +34,7 @@ from popgraph.passes.optimizer_spec import (
     loss_scale_variable,
 )
 from popgraph.passes.options import GRADIENT, Options
+from popgraph.passes.properties import EXPANDED, ONE_GRAPH, WORDLESS
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.shapes import prod, text
 from popgraph.support.warnings import UntrainedWeightsWarning
@@ -68,6 +69,9 @@ class Autodiff(Pass):
     """
 
     name = "autodiff"
+    NEEDS = (ONE_GRAPH, WORDLESS)
+    LOSES = (EXPANDED,)
+    BEFORE = ("expand",)
 
     loss: str
     wrt: tuple[str, ...] = ()

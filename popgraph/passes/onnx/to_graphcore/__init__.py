@@ -14,6 +14,7 @@ from popgraph.dialects.program import graphs_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.options import CONSTANT, VARIABLE, Options
+from popgraph.passes.properties import ENCLOSED, INLINED, ONE_GRAPH, UNREPORTED, WORDLESS
 from popgraph.passes.replication import Replication
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import ERROR
@@ -40,6 +41,8 @@ class OnnxToGraphcore(Pass):
 
     name = "onnx-to-graphcore"
     TOLERANCE: ClassVar[float] = 1e-5
+    NEEDS = (ENCLOSED, INLINED)
+    GIVES = (ONE_GRAPH, UNREPORTED, WORDLESS)
 
     weights: str = CONSTANT
     training: bool = False

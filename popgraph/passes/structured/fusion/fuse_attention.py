@@ -16,6 +16,7 @@ from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import has_even_strides, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
@@ -44,6 +45,8 @@ class FuseAttention(Pass):
 
     name = "fuse-attention"
     TOLERANCE = 1e-5
+    NEEDS = (UNCUT,)
+    AFTER = ("fuse-rows", "schedule-contractions")
     target: Target = Target()
 
     @classmethod

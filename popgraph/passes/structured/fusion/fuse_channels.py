@@ -20,6 +20,7 @@ from popgraph.dialects.tile.structured.fused import LineBuffer, follows, region
 from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import (
     has_even_strides,
     has_gaps,
@@ -51,6 +52,8 @@ class FuseChannels(Pass):
 
     name = "fuse-channels"
     TOLERANCE = 1e-5
+    NEEDS = (UNCUT,)
+    AFTER = ("schedule-contractions",)
     threads: int = 1
     target: Target = Target()
 

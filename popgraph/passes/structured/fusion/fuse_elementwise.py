@@ -21,6 +21,7 @@ from popgraph.dialects.tile.structured.product import copied
 from popgraph.passes.analysis.replace import located, replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT, UNSCHEDULED
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     MappedOperands,
@@ -82,6 +83,7 @@ class FuseElementwise(Pass):
     """
 
     name = "fuse-elementwise"
+    NEEDS = (UNSCHEDULED, UNCUT)
     tuning: Tuning = Tuning()
     is_scalar: bool = False
 

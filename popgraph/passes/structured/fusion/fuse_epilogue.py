@@ -15,6 +15,7 @@ from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import insert_made_for, located, replace_op
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.properties import UNCUT, UNSCHEDULED
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     MappedOperands,
@@ -52,6 +53,8 @@ class FuseEpilogue(Pass):
     """
 
     name = "fuse-epilogue"
+    NEEDS = (UNSCHEDULED, UNCUT)
+    AFTER = ("fuse-elementwise",)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):

@@ -17,6 +17,7 @@ from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.analysis.words import views_words
@@ -43,6 +44,8 @@ class FuseRows(Pass):
     """
 
     name = "fuse-rows"
+    NEEDS = (UNCUT,)
+    AFTER = ("assign-layouts",)
     target: Target = Target()
 
     @classmethod

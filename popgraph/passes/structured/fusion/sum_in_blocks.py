@@ -18,6 +18,7 @@ from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import (
     has_identity_epilogue,
@@ -65,6 +66,8 @@ class SumInBlocks(Pass):
 
     name = "sum-in-blocks"
     TOLERANCE = 1e-5
+    NEEDS = (UNCUT,)
+    BEFORE = ("fuse-rows", "schedule-contractions")
     target: Target = Target()
 
     @classmethod

@@ -22,6 +22,7 @@ from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.induction import holds
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import DENSE, UNCUT
 from popgraph.passes.structured.analysis.inplace_concat import (
     can_write_into,
     escapes,
@@ -53,6 +54,8 @@ class AssignHalos(Pass):
     """
 
     name = "assign-halos"
+    NEEDS = (UNCUT,)
+    LOSES = (DENSE,)
     is_scalar: bool = False
 
     @classmethod

@@ -19,6 +19,7 @@ from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import DENSE, UNCUT, UNSCHEDULED
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, order_of_view
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
@@ -51,6 +52,8 @@ class AssignLayouts(Pass):
 
     name = "assign-layouts"
     TOLERANCE = 1e-5
+    NEEDS = (UNSCHEDULED, DENSE, UNCUT)
+    AFTER = ("fuse-epilogue",)
     tuning: Tuning = Tuning()
 
     @classmethod

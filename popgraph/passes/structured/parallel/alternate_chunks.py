@@ -13,6 +13,7 @@ from popgraph.dialects.tile import ReduceOp, ViewOp, is_contraction
 from popgraph.dialects.tile.cut import NAME, CutAttr, Part
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import BOUND, UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops import kernels_of, parallel_loops_of
@@ -35,6 +36,8 @@ class AlternateChunks(Pass):
     # An LSTM of 512 units and batch 1 is 1.17 times as fast (dabc8de9).
 
     name = "alternate-chunks"
+    NEEDS = (BOUND,)
+    LOSES = (UNCUT,)
     threads: int = 1
     target: Target = Target()
 

@@ -15,6 +15,7 @@ from popgraph.dialects.tile.cut import NAME, CutAttr, Part
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import BOUND, UNCUT
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops import kernels_of, parallel_loops_of
 from popgraph.support.tuning import Target
@@ -35,6 +36,8 @@ class ParallelizeLoops(Pass):
     """
 
     name = "parallelize-loops"
+    NEEDS = (BOUND,)
+    LOSES = (UNCUT,)
     threads: int = 1
     target: Target = Target()
 

@@ -22,6 +22,7 @@ from popgraph.dialects.tile.structured.product import copied
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     erase_unused,
@@ -48,6 +49,8 @@ class ReadNarrow(Pass):
     """
 
     name = "read-narrow"
+    NEEDS = (UNCUT,)
+    BEFORE = ("schedule-contractions",)
     target: Target = Target()
 
     @classmethod

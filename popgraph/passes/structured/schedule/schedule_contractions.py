@@ -22,6 +22,7 @@ from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import SIZE, Options
+from popgraph.passes.properties import DENSE, UNCUT, UNSCHEDULED
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
 from popgraph.passes.structured.analysis.loops import sum_type, tensor
@@ -53,6 +54,8 @@ class ScheduleContractions(Pass):
 
     name = "schedule-contractions"
     TOLERANCE = 1e-5
+    NEEDS = (UNCUT,)
+    LOSES = (UNSCHEDULED, DENSE)
     target: Target = Target()
     schedules: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.size_flow import SizeFlow
@@ -45,6 +46,8 @@ class SettleLoops(Pass):
     """
 
     name = "settle-loops"
+    NEEDS = (UNCUT,)
+    BEFORE = ("schedule-contractions",)
     target: Target = Target()
 
     @classmethod

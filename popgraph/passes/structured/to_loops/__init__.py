@@ -23,6 +23,7 @@ from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import BOUND, LAUNCHED
 from popgraph.passes.structured.analysis.split_epilogue import split_blocks
 from popgraph.passes.structured.to_loops.kernel_functions import (
     Functions,
@@ -68,6 +69,8 @@ class StructuredToLoops(Pass):
 
     name = "structured-to-loops"
     TOLERANCE = 1e-5
+    NEEDS = (BOUND,)
+    GIVES = (LAUNCHED,)
     target: Target = Target()
 
     @classmethod

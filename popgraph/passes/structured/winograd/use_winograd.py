@@ -15,6 +15,7 @@ from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.dialects.tile.structured.schedule_override import Override
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.properties import DENSE, UNCUT, UNSCHEDULED
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
@@ -94,6 +95,9 @@ class UseWinograd(Pass):
 
     name = "use-winograd"
     TOLERANCE = 1e-5
+    NEEDS = (UNSCHEDULED, UNCUT)
+    LOSES = (UNSCHEDULED, DENSE)
+    AFTER = ("assign-halos",)
     target: Target = Target()
     schedules: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
