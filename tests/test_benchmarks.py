@@ -332,3 +332,55 @@ def test_docstrings_of_thresholds_match_the_record() -> None:
         pattern = rf'^    {name}: [^\n]*\n    """(.*?)"""'
         found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
         assert found and wanted in found[1], name
+
+
+def test_only_changed_programs_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import quick
+
+    hashes = {"a": {"avx2": "1", "here": "2"}, "b": {"avx2": "3", "here": "4"}, "c": {}}
+    hashes["c"] = hashes["a"]
+    changed = {**hashes, "b": {"avx2": "3", "here": "5"}, "c": {"avx2": "6", "here": "7"}}
+    answers: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
+        "hash": (["a", "b", "c"], [hashes, changed]),
+        "count": (["c"], [{"c": 100}, {"c": 104}]),
+    }
+
+    def asked(task: str, networks: list[str], _: object) -> list[dict[str, Any]]:
+        wanted, answer = answers[task]
+        assert networks == wanted
+        return answer
+
+    def times(networks: list[str], *_: object) -> dict[str, float]:
+        assert networks == ["b", "c"]
+        return {"b": 1.029, "c": 0.9}
+
+    monkeypatch.setattr(quick, "asked", asked)
+    monkeypatch.setattr(quick, "times", times)
+    monkeypatch.setattr(quick, "obstacle", lambda name: "pip install d" if name == "d" else "")
+    monkeypatch.setattr(quick.instructions, "obstacle", lambda: "")
+    rows = list(quick.compared(["a", "b", "c", "d"], tmp_path, tmp_path))
+    assert [row.cells for row in rows] == [
+        ["a", "-", "-", "-", ""],
+        ["b", "here", "-", "1.029", ""],
+        ["c", "avx2, here", "1.040", "0.900", "**slower**"],
+        ["d", "skipped: pip install d", "", "", ""],
+    ]
+
+
+def test_programs_of_a_revision_are_hashed_counted_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import instructions
+    import quick
+
+    def lenet(_: str) -> tuple[ModuleOp, Compilation, Options]:
+        module, compilation = load(zoo.lenet.path)
+        specialise(module, {"image": (1, 1, 28, 28)}, compilation.weights)
+        return module, compilation, Options()
+
+    monkeypatch.setattr(quick, "task_of", lenet)
+    assert quick.key_of("lenet", "avx2") == quick.key_of("lenet", "avx2")
+    one = quick.contestant("lenet")
+    one.prepare(lambda: 0.0)
+    if not instructions.obstacle():
+        monkeypatch.setenv("POPGRAPH_TARGET", "avx2")
+        kept = json.loads(instructions.STORED.read_text())["instructions"]["lenet"]
+        assert 0.5 * kept < quick.count_of("lenet") < 2 * kept
