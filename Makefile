@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check release bless bench hashes thresholds docs pages pictures notebooks accuracy operators release-notes sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check release bless bench bench-quick hashes thresholds docs pages pictures notebooks accuracy operators release-notes sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -86,6 +86,9 @@ bless: $(READY)  ## rewrite the expected IR of tests/passes/cases (then read the
 bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 	$(BIN)/pip install --quiet -e '.[bench]'
 	$(BIN)/python benchmarks --threads 1 2 --accuracy
+
+bench-quick: $(READY)  ## has a change made a network or a training step 3 % slower? ten minutes; BASE=main compares with that revision
+	$(BIN)/python benchmarks/quick.py $(if $(BASE),--base $(BASE))
 
 hashes: $(READY)  ## hash the C of the benchmark networks into build/hashes.txt, or compare with it if it is there; HASHES=--quick
 	$(BIN)/python benchmarks/hashes.py $(HASHES) $(if $(wildcard build/hashes.txt),--against,--write) build/hashes.txt

@@ -10,6 +10,7 @@ Benchmarks all models and their peers, one process each, for the pages of perfor
     python benchmarks decode                   language models, token by token
     python benchmarks ops --only '^Resize|Conv'  single operators, beside onnxruntime
     python benchmarks export                   exported C, beside emx-onnx-cgen's
+    python benchmarks arena --threads 1 2      SmolLM2-135M in every runtime that is installed
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import architectures
+import arena
 import operator_cases
 import packaged
 from halved_models import HALVED
@@ -61,6 +63,7 @@ KINDS = {
     "decode": tuple(LANGUAGES),
     "ops": OPERATORS,
     "export": EXPORTED,
+    "arena": (arena.NAME,),
 }
 """{kind of benchmark: its models}."""
 SECTIONS = {"halves": "Half precision"}
@@ -91,6 +94,7 @@ HEADINGS = {
     "training": TRAINING,
     "decode": DECODE,
     "export": EXPORT,
+    "arena": arena.COLUMNS,
 }
 SLOW = 0.8
 """The ratio to onnxruntime below which a row states a reason."""
@@ -198,6 +202,16 @@ def row(kind: str, found: dict[str, Any]) -> str:
     return markdown_row([found["model"], *ROWS[kind](found)])
 
 
+def arena_rows(found: dict[str, Any]) -> Iterator[str]:
+    """A row per runtime."""
+    if "failed" in found:
+        yield row("arena", found)
+        return
+    for one in found["rows"]:
+        why = [f"skipped: {one['skipped']}"] if one["skipped"] else arena.cells(one)
+        yield markdown_row([one["name"], *why])
+
+
 def ops_rows(found: dict[str, Any]) -> Iterator[str]:
     """A row per case of an operator, or one row if its process failed."""
     if "failed" in found:
@@ -268,8 +282,11 @@ def tables(arguments: argparse.Namespace) -> Iterator[str]:
             if kind == "inference" and arguments.accuracy and threads == 1:
                 options.append("--accuracy")
             for name in arguments.names or KINDS[kind]:
-                yield row(kind, measured(kind, name, options))
+                found = measured(kind, name, options)
+                yield from arena_rows(found) if kind == "arena" else [row(kind, found)]
             yield ""
+        if kind == "arena":  # Versions and settings are those of every number of threads.
+            yield from arena.notes(found)
 
 
 def machine() -> str:

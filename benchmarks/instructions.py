@@ -54,6 +54,8 @@ HALVES = "_bf16"
 MODELS = (*TEXTS, "squeezenet", "lstm")
 TARGET, MARCH = "avx2", "-march=x86-64-v3"
 """Valgrind does not support AVX-512."""
+C = "c"
+"""The folder of emitted C."""
 
 
 def model(name: str, folder: Path) -> Path:
@@ -127,31 +129,21 @@ def instructions(name: str) -> int:
     """The processor's instructions in one step."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        program, arguments = build(name, folder)
-        result = folder / "callgrind.out"
-        subprocess.run(
-            [
-                *("valgrind", "--tool=callgrind", "--collect-atstart=no"),
-                *("--toggle-collect=main_run", f"--callgrind-out-file={result}"),
-                *(str(program), *arguments),
-            ],
-            capture_output=True,
-            check=True,
-            cwd=folder,
-        )
-        total = re.search(r"^(?:summary|totals): (\d+)", result.read_text(), re.MULTILINE)
-    assert total, "callgrind says nothing"
-    return int(total[1])
+        emit(name, folder)
+        return counted(folder)
 
 
-def build(name: str, folder: Path) -> tuple[Path, list[str]]:
-    """Builds a program that runs one step; returns it with its memory arguments."""
-    source = folder / "c"
-    command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder)), "-o", source]
+def emit(name: str, folder: Path) -> None:
+    """Writes the C of a model into a folder."""
+    command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder)), "-o", folder / C]
     dims = ["--dim", "N=1"] if name in TEXTS else []
     environment = {**os.environ, "CC": "cc", "POPGRAPH_TARGET": TARGET}
     subprocess.run([*command, *dims], env=environment, capture_output=True, check=True)
-    program = folder / "step"
+
+
+def counted(folder: Path) -> int:
+    """Builds a program that runs one step of the C in a folder, and counts its instructions."""
+    source, program, result = folder / C, folder / "step", folder / "callgrind.out"
     subprocess.run(
         [
             *("cc", *FLAGS, *GCC_FLAGS, MARCH, f"-I{source}", str(HERE / "step.c")),
@@ -160,7 +152,19 @@ def build(name: str, folder: Path) -> tuple[Path, list[str]]:
         capture_output=True,
         check=True,
     )
-    return program, list(map(str, memory(source)))
+    subprocess.run(
+        [
+            *("valgrind", "--tool=callgrind", "--collect-atstart=no"),
+            *("--toggle-collect=main_run", f"--callgrind-out-file={result}"),
+            *(str(program), *map(str, memory(source))),
+        ],
+        capture_output=True,
+        check=True,
+        cwd=folder,
+    )
+    total = re.search(r"^(?:summary|totals): (\d+)", result.read_text(), re.MULTILINE)
+    assert total, "callgrind says nothing"
+    return int(total[1])
 
 
 def memory(source: Path) -> list[int | str]:

@@ -20,7 +20,7 @@ class Contestant:
         self, name: str, folder: Path, commands: Sequence[tuple[list[str], dict[str, str]]]
     ) -> None:
         """Starts all commands, and waits until the first rank of them is ready."""
-        self.name, self._folder, self._round = name, folder, 0
+        self.name, self.folder, self._round = name, folder, 0
         folder.mkdir()
         self._running = [
             subprocess.Popen([*command, "--folder", str(folder)], env=environment)
@@ -31,11 +31,11 @@ class Contestant:
     def round(self) -> dict[str, Any]:
         """Runs the next round, and returns the contestant's result."""
         self._round += 1
-        (self._folder / f"go-{self._round}").touch()
+        (self.folder / f"go-{self._round}").touch()
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        answer = self._folder / f"answer-{self._round}"
+        answer = self.folder / f"answer-{self._round}"
         while not answer.exists():
             if any(one.poll() is not None for one in self._running):
                 self.end()
@@ -45,7 +45,7 @@ class Contestant:
         return found
 
     def end(self) -> None:
-        (self._folder / END).touch()
+        (self.folder / END).touch()
         for one in self._running:
             one.wait()
 

@@ -332,3 +332,172 @@ def test_docstrings_of_thresholds_match_the_record() -> None:
         pattern = rf'^    {name}: [^\n]*\n    """(.*?)"""'
         found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
         assert found and wanted in found[1], name
+
+
+def test_runtimes_of_the_arena_agree(tmp_path: Path) -> None:
+    """A small model of the same architecture, in every file format and runtime at hand."""
+    pytest.importorskip("onnxruntime", reason="a contestant")
+    import arena
+    from arena_players import OnnxRuntime, PopGraph
+    from smollm import EMBEDDING, WEIGHTS, Shape
+    from smollm_files import write_folder, write_onnx
+
+    from popgraph.support.safetensors import read_all
+
+    shape = Shape(8, vocabulary=20, width=16, hidden=24, layers=1, heads=4, kv_heads=2, size=4)
+    write_folder(shape, tmp_path)
+    write_onnx(tmp_path)
+    for job, size in ((arena.forward, shape.length), (arena.token, arena.TOKENS)):
+        results = {
+            kind.title: job(kind(tmp_path, shape, 1)).result() for kind in (PopGraph, OnnxRuntime)
+        }
+        assert all(one.shape == (size, shape.vocabulary) for one in results.values())
+        assert max(arena.differences(results).values()) < 1e-6
+    weights, _ = read_all(tmp_path / WEIGHTS)
+    assert {name: one.shape for name, one in weights.items()} == shape.weights
+    assert weights[EMBEDDING].std() == pytest.approx(1 / 24, rel=0.1)
+
+
+def test_steps_of_the_arena_agree(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the other contestant")
+    import arena
+    from arena_players import DECAY, EPSILON, RATE, Eager, PopGraph
+    from smollm import Shape
+    from smollm_files import TEXT, write_folder
+
+    shape = Shape(8, vocabulary=20, width=16, hidden=24, layers=1, heads=4, kv_heads=2, size=4)
+    write_folder(shape, tmp_path)
+    losses = {
+        kind.title: arena.step(kind(tmp_path, shape, 1)).result() for kind in (PopGraph, Eager)
+    }
+    assert max(arena.differences(losses).values()) < 1e-6
+    assert all(list(one) == sorted(one, reverse=True) for one in losses.values())
+    # Only gradients as small as those of the whole vocabulary would feel another epsilon.
+    assert f"AdamW({RATE}, weight_decay={DECAY}, epsilon={EPSILON})" in TEXT.read_text()
+
+
+def test_a_model_for_llama_cpp_has_its_order_of_rows(tmp_path: Path) -> None:
+    """Our reader of GGUF restores the weights, among them the interleaved rows of heads."""
+    pytest.importorskip("gguf", reason="it writes the file")
+    from smollm import GGUF, WEIGHTS, Shape
+    from smollm_files import write_folder, write_gguf
+
+    from popgraph.support.checkpoints import open_checkpoint
+    from popgraph.support.safetensors import read_all
+
+    shape = Shape(8, vocabulary=20, width=16, hidden=24, layers=1, heads=4, kv_heads=2, size=4)
+    write_folder(shape, tmp_path)
+    write_gguf(shape, tmp_path)
+    found, (weights, _) = open_checkpoint(tmp_path / GGUF), read_all(tmp_path / WEIGHTS)
+    assert set(found.readers) == set(weights)
+    for name, array in weights.items():
+        np.testing.assert_array_equal(found.readers[name](), array)
+
+
+def test_a_wrong_result_has_no_time_in_the_arena(page: ModuleType) -> None:
+    results = {"a": np.array([1.0, -4.0]), "b": np.array([1.0, -4.0]), "c": np.array([1.0, -3.0])}
+    differ = page.arena.differences(results)
+    assert differ == {"a": 0, "b": 0, "c": 0.25}
+    differ = page.arena.differences({**results, "d": np.array([np.nan, -4])})
+    assert [page.arena.verdict(4, one) for one in differ.values()] == ["", "", "wrong", "wrong"]
+    assert page.arena.verdict(1, 0.0) == "unchecked"
+
+    def task(**more: object) -> dict[str, Any]:
+        figures = {"seconds": 0.0021, "first_s": 3.0, "joules": None}
+        return {**figures, "differs_by": 2e-7, "verdict": "", **more}
+
+    rows = [
+        {"name": "a", "skipped": "", "version": "1", "how": "well", "tasks": {"token": task()}},
+        {
+            "name": "b",
+            "skipped": "",
+            "version": "2",
+            "how": "badly",
+            "tasks": {
+                "forward": task(verdict="wrong", differs_by=0.25),
+                "step": {"refused": "ValueError: no"},
+            },
+        },
+        {"name": "c", "skipped": "pip install c", "version": "", "how": "", "tasks": {}},
+    ]
+    found = {"rows": rows, "energy": "no counters"}
+    assert list(page.arena_rows(found)) == [
+        "| a | - | 2.10 | - | - | - | - | - | - | - | 2.0e-07 | - |",
+        "| b | wrong | - | refused | - | - | - | - | - | 2.5e-01 | - | - |",
+        "| c | skipped: pip install c |",
+    ]
+    assert list(page.arena.notes(found)) == [
+        "- a 1: well.",
+        "- b 2: badly.",
+        "- b refuses the task `step`: ValueError: no.",
+        "- Joules are missing: no counters.",
+    ]
+
+
+def test_energy_is_that_of_all_packages(tmp_path: Path) -> None:
+    """Parts of packages count once; a counter may wrap around."""
+    from energy import Meter
+
+    assert "no RAPL" in Meter(tmp_path / "absent").obstacle
+    for zone in ("intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1"):
+        (tmp_path / zone).mkdir()
+        (tmp_path / zone / "energy_uj").write_text("5000000\n")
+        (tmp_path / zone / "max_energy_range_uj").write_text("9000000\n")
+    meter = Meter(tmp_path)
+    assert meter.obstacle == "" and meter.read() == [5_000_000, 5_000_000]
+    assert meter.joules([5_000_000, 8_000_000], [7_000_000, 1_000_000]) == 4
+    (tmp_path / "intel-rapl:1/energy_uj").unlink()
+    unreadable = Meter(tmp_path)
+    assert "cannot be read" in unreadable.obstacle and unreadable.read() == []
+
+
+def test_only_changed_programs_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import quick
+
+    hashes = {"a": {"avx2": "1", "here": "2"}, "b": {"avx2": "3", "here": "4"}, "c": {}}
+    hashes["c"] = hashes["a"]
+    changed = {**hashes, "b": {"avx2": "3", "here": "5"}, "c": {"avx2": "6", "here": "7"}}
+    answers: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
+        "hash": (["a", "b", "c"], [hashes, changed]),
+        "count": (["c"], [{"c": 100}, {"c": 104}]),
+    }
+
+    def asked(task: str, networks: list[str], _: object) -> list[dict[str, Any]]:
+        wanted, answer = answers[task]
+        assert networks == wanted
+        return answer
+
+    def times(networks: list[str], *_: object) -> dict[str, float]:
+        assert networks == ["b", "c"]
+        return {"b": 1.029, "c": 0.9}
+
+    monkeypatch.setattr(quick, "asked", asked)
+    monkeypatch.setattr(quick, "times", times)
+    monkeypatch.setattr(quick, "obstacle", lambda name: "pip install d" if name == "d" else "")
+    monkeypatch.setattr(quick.instructions, "obstacle", lambda: "")
+    rows = list(quick.compared(["a", "b", "c", "d"], tmp_path, tmp_path))
+    assert [row.cells for row in rows] == [
+        ["a", "-", "-", "-", ""],
+        ["b", "here", "-", "1.029", ""],
+        ["c", "avx2, here", "1.040", "0.900", "**slower**"],
+        ["d", "skipped: pip install d", "", "", ""],
+    ]
+
+
+def test_programs_of_a_revision_are_hashed_counted_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import instructions
+    import quick
+
+    def lenet(_: str) -> tuple[ModuleOp, Compilation, Options]:
+        module, compilation = load(zoo.lenet.path)
+        specialise(module, {"image": (1, 1, 28, 28)}, compilation.weights)
+        return module, compilation, Options()
+
+    monkeypatch.setattr(quick, "task_of", lenet)
+    assert quick.key_of("lenet", "avx2") == quick.key_of("lenet", "avx2")
+    one = quick.contestant("lenet")
+    one.prepare(lambda: 0.0)
+    if not instructions.obstacle():
+        monkeypatch.setenv("POPGRAPH_TARGET", "avx2")
+        kept = json.loads(instructions.STORED.read_text())["instructions"]["lenet"]
+        assert 0.5 * kept < quick.count_of("lenet") < 2 * kept
