@@ -129,7 +129,8 @@ class TrainingSession(TrainingOnly, Session):
     def _request(self) -> Request:
         model, task = self._setup.model, self._task
         assert model.final_loss is not None, "a session that trains has a loss"
-        found = select(model.module, model.final_loss, self._patterns, self._origin)
+        slices = task.slices if task else {}
+        found = select(model.module, model.final_loss, self._patterns, self._origin, slices)
         self._selection = found.with_constants(model.module, task.constants if task else ())
         if self._patterns:
             self._selection.check()
@@ -139,6 +140,7 @@ class TrainingSession(TrainingOnly, Session):
         return replace(
             request,
             frozen=self._selection.frozen,
+            parts=self._selection.parts,
             tracked=tuple(tracked),
             aliases={**request.aliases, **self._final_states(), **ALIASES},
         )
