@@ -335,7 +335,9 @@ def _lowered(
         update.lower(update.options)
     module = None if update is None else update.module
     facts = step.is_mean, step.accumulators, step.clips, step.recomputes
-    return request, Step(step.weights, step.period, step.counter, module, *facts, trained)
+    return request, Step(
+        step.weights, step.period, step.counter, module, *facts, trained, step.boxes
+    )
 
 
 def _trained(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import mul
 
 from popgraph.support.shapes import Shape, prod, text
 
@@ -49,18 +50,27 @@ class Box:
             slice(start, start + size) for start, size in zip(self.starts, self.sizes, strict=True)
         )
 
-    def runs(self, shape: Shape) -> Iterator[tuple[int, int]]:
-        """The first element and the length of each contiguous run in a tensor of this shape."""
-        whole = len(shape)
-        while whole and self.sizes[whole - 1] == shape[whole - 1]:
-            whole -= 1
-        outer = max(whole - 1, 0)
+    def rows(self, shape: Shape) -> Iterator[tuple[int, int, int, int]]:
+        """
+        Its elements in a tensor of this shape, as (first, rows, stride, length of a row).
+
+        Rows are contiguous and as long as possible, and the rows that are a stride apart are one
+        tuple. They are in row-major order.
+        """
         strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        length = prod(self.sizes[outer:])
+        inner = self._first_of_whole(len(shape) - 1, shape)
+        outer = self._first_of_whole(inner - 1, shape)
+        count, length = prod(self.sizes[outer:inner]), prod(self.sizes[inner:])
+        stride = strides[inner - 1] if inner else length
+        begun = sum(map(mul, self.starts, strides))
         for index in product(*map(range, self.sizes[:outer])):
-            at = (*index, *(0 for _ in self.sizes[outer:]))
-            begun = zip(self.starts, at, strides, strict=True)
-            yield sum((start + offset) * stride for start, offset, stride in begun), length
+            yield begun + sum(map(mul, index, strides)), count, stride, length
+
+    def _first_of_whole(self, axis: int, shape: Shape) -> int:
+        """The first of the axes up to this one that are one range: all but it are whole."""
+        while axis > 0 and self.sizes[axis] == shape[axis]:
+            axis -= 1
+        return max(axis, 0)
 
     def __str__(self) -> str:
         return ", ".join(f"{one.start}:{one.stop}" for one in self.places)

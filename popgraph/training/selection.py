@@ -16,7 +16,7 @@ from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.evaluate_constants import Constants
-from popgraph.support.boxes import BadSlice, Box, split_slice, written
+from popgraph.support.boxes import BadSlice, Box, split_slice
 from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod
@@ -168,10 +168,9 @@ class Selection:
         return self.names(TRAINED)
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """The boxes of weights of which only a part is trained, as in `Training`."""
-        boxes = {one.name: one.box for one in self.weights if one.fate == TRAINED and one.box}
-        return written(boxes)
+    def boxes(self) -> dict[str, Box]:
+        """The trained parts of weights of which only a part is trained."""
+        return {one.name: one.box for one in self.weights if one.box is not None}
 
     @property
     def statistics(self) -> tuple[str, ...]:

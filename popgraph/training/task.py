@@ -15,6 +15,7 @@ from popgraph.compiler import Model
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Training
+from popgraph.support.boxes import written
 from popgraph.support.files import path_of
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Selection, WeightPatterns, select
@@ -55,8 +56,8 @@ class Task:
     def training(self) -> Training:
         """The training options of the passes."""
         assert self.rule is not None, "a program that trains has an update rule"
-        selection = self.selection
-        return Training(self.loss, self.rule, frozen=selection.frozen, parts=selection.parts)
+        found = self.selection
+        return Training(self.loss, self.rule, frozen=found.frozen, parts=written(found.boxes))
 
 
 class TextSource(ModelSource):

@@ -37,6 +37,7 @@ from popgraph.popart.model.model import Source, open_model
 from popgraph.popart.programs.automatic_loss_scaling import ALIASES, following, tracked_tensors
 from popgraph.popart.sessions.session import Session, flow_of
 from popgraph.popart.sessions.setup import Setup
+from popgraph.support.boxes import written
 from popgraph.support.logs import log_of
 from popgraph.training.driver import ScheduledDriver
 from popgraph.training.roles import Origin
@@ -140,7 +141,7 @@ class TrainingSession(TrainingOnly, Session):
         return replace(
             request,
             frozen=self._selection.frozen,
-            parts=self._selection.parts,
+            parts=written(self._selection.boxes),
             tracked=tuple(tracked),
             aliases={**request.aliases, **self._final_states(), **ALIASES},
         )
