@@ -44,7 +44,7 @@ def layout(interface: Interface) -> list[dict[str, object]]:
 
 
 def _parts(interface: Interface) -> Iterator[tuple[int, int, int, int, int]]:
-    """The runs of the tensors: slot, first element, number of runs, distance and length of these."""
+    """The runs of the tensors: slot, first element, number, distance and length of runs."""
     boxes = _boxes(interface)
     for at, slot in exchanged(interface):
         if slot.label in boxes:
