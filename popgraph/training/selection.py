@@ -169,7 +169,7 @@ class Selection:
 
     @property
     def boxes(self) -> dict[str, Box]:
-        """The trained parts of weights of which only a part is trained."""
+        """The boxes of weights that are trained only in part, by name."""
         return {one.name: one.box for one in self.weights if one.box is not None}
 
     @property
