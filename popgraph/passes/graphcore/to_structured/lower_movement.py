@@ -102,6 +102,8 @@ def lower_insert(op: InsertOp) -> SSAValue:
     written.
     """
     sizes, kind, rank = shape_of(op.piece), element(op.piece), len(op.starts)
+    if sizes == shape_of(op.x):
+        return op.piece
     whole = zip(op.starts, sizes, shape_of(op.x), strict=True)
     leading = next((at for at, (_, size, dim) in enumerate(whole) if size != dim), rank)
 
