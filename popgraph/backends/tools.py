@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -14,6 +14,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import CallOp, RunsPrograms
 from popgraph.dialects.tile.structured.schedule_file import Row
 from popgraph.support.arrays import Array
+from popgraph.support.boxes import Box
 from popgraph.support.machine import Machine
 
 Files: TypeAlias = dict[str, list[memoryview]]
@@ -171,6 +172,8 @@ class Step:
     """Whether the backward pass recomputes activations."""
     trained: Trained | None = None
     """The results that the exported check requires bit by bit on this machine, if known."""
+    boxes: Mapping[str, Box] = field(default_factory=dict)
+    """The parts of weights that steps change, where that is not all."""
 
 
 @dataclass(frozen=True)

@@ -202,8 +202,9 @@ def command(
     With --train, model_step is a training step: it computes the loss and updates the weights, which
     model_save and model_load store. With --accumulate 8, every eighth call updates them, by the
     gradients of eight batches; with --recompute checkpoints, the backward pass computes activations
-    again. With --train-only 'head.*' or --freeze, all other weights are constants; with --lora,
-    low-rank adapters are trained. model_get_delta and model_apply_delta exchange weights with a
+    again. With --train-only 'head.*' or --freeze, all other weights are constants; with
+    --train-only 'conv.w[:8]', only a slice of a weight is trained; with --lora, low-rank adapters
+    are. model_get_delta and model_apply_delta exchange weights with a
     server. On the native target, `make check` compares the weights with those of PopGraph's
     trainer, bit by bit.
 
@@ -335,7 +336,9 @@ def _lowered(
         update.lower(update.options)
     module = None if update is None else update.module
     facts = step.is_mean, step.accumulators, step.clips, step.recomputes
-    return request, Step(step.weights, step.period, step.counter, module, *facts, trained)
+    return request, Step(
+        step.weights, step.period, step.counter, module, *facts, trained, step.boxes
+    )
 
 
 def _trained(

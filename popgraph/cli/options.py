@@ -280,7 +280,10 @@ Freeze = Annotated[
 
 TrainOnly = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Train only these weights: 'fc.*' (repeatable)."),
+    typer.Option(
+        metavar="PATTERN",
+        help="Train only these weights, or slices of them: 'fc.*', 'conv.w[:8]' (repeatable).",
+    ),
 ]
 
 

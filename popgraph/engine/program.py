@@ -63,6 +63,8 @@ class Request:
     """Whether the host can change weights; always so in training."""
     frozen: tuple[str, ...] = ()
     """Weights that training does not update; the host may change them."""
+    parts: tuple[str, ...] = ()
+    """Weights of which only a box is trained, as in `Training`."""
     tracked: tuple[str, ...] = ()
     """Tensors whose gradients the host reads, if they have gradients."""
     watched: tuple[str, ...] = ()
@@ -201,6 +203,7 @@ class Program:
                 request.frozen,
                 request.tracked,
                 request.delayed,
+                request.parts,
             )
         options = replace(
             request.code,

@@ -40,6 +40,8 @@ class Training:
     delayed: tuple[str, ...] = ()
     """Weights that the host provides twice: the current values are updated, and the loss is
     computed with values of some batches ago, in the variable `Delayed___w`."""
+    parts: tuple[str, ...] = ()
+    """Weights of which only a box is trained, as `w[0:8, 0:4]`: see `popgraph.support.boxes`."""
 
 
 @dataclass(frozen=True)

@@ -98,11 +98,15 @@ class Checker:
         for name in program.variables:
             program.write(name, variables[name])
         outputs = program.run({name: inputs[name] for name in program.inputs})
-        scale = self._loss_scale(program)
+        scale, boxes = self._loss_scale(program), self.task.selection.boxes
+        trained = {
+            name: one[boxes[name].places] if name in boxes else one
+            for name, one in variables.items()
+        }
         layers = tuple(
-            Layer(name, gradient.shape, _rms(variables[name]), _rms(gradient) / scale)
+            Layer(name, gradient.shape, _rms(trained[name]), _rms(gradient) / scale)
             for name in self.task.selection.trained
-            if name in variables and (gradient := outputs.get(GRADIENT + name)) is not None
+            if name in trained and (gradient := outputs.get(GRADIENT + name)) is not None
         )
         loss = float(outputs[self.task.loss].astype(np.float64).mean())
         problems = [f"input {describe_first(name, inputs[name])}" for name in non_finite(inputs)]

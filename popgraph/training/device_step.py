@@ -13,6 +13,7 @@ from popgraph.engine.program_code import ProgramCode
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.options import Options
+from popgraph.support.boxes import Box
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.machine import Machine
 from popgraph.support.step_options import PRECISIONS, RECOMPUTED
@@ -109,6 +110,11 @@ class DeviceStep:
         """The weights and running statistics that steps change."""
         selection = self.task.selection
         return (*selection.trained, *selection.statistics)
+
+    @property
+    def boxes(self) -> Mapping[str, Box]:
+        """The parts of weights that steps change, where that is not all."""
+        return self.task.selection.boxes
 
     def programs(self, request: BuildRequest) -> tuple[BuildRequest, BuildRequest | None]:
         """

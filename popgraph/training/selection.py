@@ -16,6 +16,7 @@ from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.evaluate_constants import Constants
+from popgraph.support.boxes import BadSlice, Box, split_slice
 from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod
@@ -29,6 +30,7 @@ STATISTICS = "running statistics"
 RANGES = "ranges of quantized values"
 FROZEN = "frozen"
 BASE = "the model has LoRA adapters"
+REST = "outside the slices of train_only"
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,22 @@ class Weight:
     reason: str = ""
     """Why the weight is not trained by its gradient."""
     is_float: bool = True
+    box: Box | None = None
+    """The only part of it that is trained; None for the whole."""
+
+    @property
+    def count(self) -> int:
+        """The number of values that have its fate."""
+        return prod(self.shape if self.box is None else self.box.sizes)
 
 
 @dataclass(frozen=True)
 class WeightPatterns:
-    """The user's choice of weights to train, as name patterns (`fnmatch`)."""
+    """
+    The user's choice of weights to train, as name patterns (`fnmatch`).
+
+    A pattern of `train_only` may end with a slice, such as `conv*.weight[:8]`.
+    """
 
     freeze: tuple[str, ...] = ()
     """Weights that are not trained."""
@@ -61,20 +74,64 @@ class WeightPatterns:
         return bool(self.freeze or self.train_only)
 
     def check(self, names: Sequence[str]) -> None:
-        """ModelError if a pattern matches no weight."""
+        """ModelError if a pattern matches no weight, or if `freeze` has a slice."""
         for option in ("freeze", "train_only"):
             for pattern in getattr(self, option):
-                if not any(fnmatchcase(name, pattern) for name in names):
+                if not any(_matches(name, pattern) for name in names):
                     raise _unmatched_pattern(pattern, option, names)
+        for pattern in self.freeze:
+            if (sliced := split_slice(pattern))[1] and pattern not in names:
+                raise ModelError(
+                    f"{pattern!r} is a slice, but only whole weights are frozen",
+                    "freeze",
+                    f"train the other part: {setting('train_only', f'{sliced[0]}[...]')}",
+                )
 
     def freezes(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self.freeze)
+        return any(_matches(name, pattern) for pattern in self.freeze)
 
     def excludes(self, name: str) -> bool:
         return bool(self.train_only) and not self.includes(name)
 
     def includes(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self.train_only)
+        return any(_matches(name, pattern) for pattern in self.train_only)
+
+    def box(self, name: str, shape: Shape) -> tuple[Box | None, str]:
+        """
+        The only part of a weight that is trained, and its slice; None for the whole.
+
+        ModelError for a slice that does not fit, or if another pattern selects the weight as well.
+        """
+        matching = [one for one in dict.fromkeys(self.train_only) if _matches(name, one)]
+        sliced = [one for one in matching if one != name and split_slice(one)[1]]
+        if not sliced:
+            return None, ""
+        if len(matching) > 1:
+            raise ModelError(
+                f"weight {name!r} is selected twice: {matching[0]!r} and {matching[1]!r}",
+                "train_only",
+                "one slice, or the whole weight",
+            )
+        slices = split_slice(sliced[0])[1]
+        return box_of(slices, name, shape), slices
+
+
+def box_of(slices: str, name: str, shape: Shape) -> Box | None:
+    """The box of a weight that a slice selects; None for all of it. ModelError if there is none."""
+    try:
+        box = Box.of(slices, shape)
+    except BadSlice as error:
+        raise ModelError(
+            f"[{slices}] is not a slice of weight {name!r}: {error}",
+            "train_only",
+            f"ranges of its axes, such as {name}[0:{max(1, shape[0] // 2) if shape else 1}]",
+        ) from error
+    return None if box.covers(shape) else box
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a pattern selects a weight, or a slice of it."""
+    return name == pattern or fnmatchcase(name, split_slice(pattern)[0])
 
 
 def _patterns(option: str, given: object) -> tuple[str, ...]:
@@ -88,7 +145,7 @@ def _patterns(option: str, given: object) -> tuple[str, ...]:
 
 
 def _unmatched_pattern(pattern: str, option: str, names: Sequence[str]) -> ModelError:
-    close = closest(pattern, names, 0.5)
+    close = closest(split_slice(pattern)[0], names, 0.5)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     meant = f"did you mean {close!r}? " if close else ""
     hint = f"{meant}its weights are {listed or 'none'}"
@@ -109,6 +166,11 @@ class Selection:
     @property
     def trained(self) -> tuple[str, ...]:
         return self.names(TRAINED)
+
+    @property
+    def boxes(self) -> dict[str, Box]:
+        """The boxes of weights that are trained only in part, by name."""
+        return {one.name: one.box for one in self.weights if one.box is not None}
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -148,8 +210,11 @@ class Selection:
             reasons = dict.fromkeys(one.reason for one in self.weights if one.fate == fate)
             for reason in reasons:
                 same = [one for one in self.weights if (one.fate, one.reason) == (fate, reason)]
-                count = sum(prod(one.shape) for one in same)
+                count = sum(one.count for one in same)
                 yield fate, _counted(len(same), "tensor"), _counted(count, "value"), reason
+        if cut := [one for one in self.weights if one.box is not None]:
+            count = sum(prod(one.shape) - one.count for one in cut)
+            yield UNTRAINED, _counted(len(cut), "tensor"), _counted(count, "value"), REST
         yield from self.dropouts
 
     def __str__(self) -> str:
@@ -163,18 +228,21 @@ def _counted(number: int, what: str) -> str:
 def summary_of(module: ModuleOp, selection: Selection | None) -> str:
     """A table of the weights of a model; with a selection, also what happens to each."""
     graph = model_of(module).graph
-    fates = {one.name: (one.fate, one.reason) for one in selection.weights} if selection else {}
+    known = {one.name: one for one in selection.weights} if selection else {}
     rows: list[tuple[str, ...]] = [("weight", "shape", "values", "in training")]
     totals: dict[str, int] = {}
     for name, one in weights_by_name(graph).items():
         shape = shape_of(one)
-        fate, reason = fates.get(name, ("", ""))
+        fate, reason = (known[name].fate, known[name].reason) if name in known else ("", "")
         rows.append((name, str(list(shape)), f"{prod(shape):,}", f"{fate}: {reason}".strip(": ")))
-        totals[fate] = totals.get(fate, 0) + prod(shape)
+        count = known[name].count if name in known else prod(shape)
+        for what, number in ((fate, count), (UNTRAINED, prod(shape) - count)):
+            if number or what == fate:
+                totals[what] = totals.get(what, 0) + number
     sums = ", ".join(f"{count:,} {fate}" for fate, count in totals.items() if fate)
     whole = f"{sum(totals.values()):,} values"
     title = graph.graph_name.text or "model"
-    if not fates:  # Without data, the loss and its path to the weights are unknown.
+    if not known:  # Without data, the loss and its path to the weights are unknown.
         rows = [row[:3] for row in rows]
     return f"{title}\n{table(rows)}\n{whole}{f': {sums}' if sums else ''}"
 
@@ -184,17 +252,20 @@ def select(
     loss: str,
     patterns: WeightPatterns | None = None,
     origin: Origin | None = None,
+    slices: Mapping[str, str] | None = None,
 ) -> Selection:
     """
     Selects the weights of a model at the onnx level that `loss` trains.
 
-    `origin` is that of the source model, if this module was derived from one. Floats on which the
+    `origin` is that of the source model, if this module was derived from one. `slices` are those of
+    a text. Floats on which the
     loss depends are trained, unless they are running statistics, settings of operators or constants
     of an exporter; of a model with LoRA adapters, only these. `train_only` overrides these rules.
     """
     graph, patterns = model_of(module).graph, patterns or WeightPatterns()
     weights, roles = weights_by_name(graph), Roles(module, origin or Origin.of(module))
     patterns.check(list(weights))
+    slices = slices or {}
     on_path = _backward_slice(graph, loss)
     adapters = frozenset[str]() if patterns.train_only else adapter_names(weights)
     found: list[Weight] = []
@@ -202,8 +273,33 @@ def select(
         fate, reason = _fate(initializer, name, roles, patterns, initializer.result in on_path)
         if adapters and name not in adapters and fate != UNTRAINED and reason != RANGES:
             fate, reason = UNTRAINED, BASE
-        found.append(Weight(name, shape_of(initializer), fate, reason, is_float(initializer)))
+        shape = shape_of(initializer)
+        box, chosen = patterns.box(name, shape)
+        if name in slices:
+            box, chosen = _narrowed(name, shape, slices[name], box)
+        if box is not None and fate == BATCH_UPDATED:
+            raise ModelError(
+                f"a slice of {name!r} cannot be trained: batches update its {reason}",
+                "train_only",
+                "the whole weight",
+            )
+        if box is not None and fate == TRAINED:
+            reason = f"only [{chosen}]"
+        else:
+            box = None
+        found.append(Weight(name, shape, fate, reason, is_float(initializer), box))
     return Selection(tuple(found))
+
+
+def _narrowed(name: str, shape: Shape, slices: str, box: Box | None) -> tuple[Box | None, str]:
+    """The slice of a weight that a text has; ModelError if the user's patterns have one, too."""
+    if box is not None:
+        raise ModelError(
+            f"weight {name!r} is selected twice: the text trains {name}[{slices}]",
+            "train_only",
+            "change the slice in the text",
+        )
+    return box_of(slices, name, shape), slices
 
 
 def _fate(

@@ -15,6 +15,7 @@ from popgraph.compiler import Model
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Training
+from popgraph.support.boxes import written
 from popgraph.support.files import path_of
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Selection, WeightPatterns, select
@@ -40,20 +41,23 @@ class Task:
     """The origin of the model before the loss was added, if it was."""
     constants: tuple[str, ...] = ()
     """Weights that a text has frozen."""
+    slices: Mapping[str, str] = field(default_factory=dict)
+    """Slices of weights that a text trains: `:8` of `w[:8]`."""
     step_options: Mapping[str, object] = field(default_factory=dict)
     """The step options of a text."""
 
     @cached_property
     def selection(self) -> Selection:
         """The weights that are trained, and why the others are not."""
-        found = select(self.module, self.loss, self.patterns, self.origin)
+        found = select(self.module, self.loss, self.patterns, self.origin, self.slices)
         return found.with_constants(self.module, self.constants)
 
     @property
     def training(self) -> Training:
         """The training options of the passes."""
         assert self.rule is not None, "a program that trains has an update rule"
-        return Training(self.loss, self.rule, frozen=self.selection.frozen)
+        found = self.selection
+        return Training(self.loss, self.rule, frozen=found.frozen, parts=written(found.boxes))
 
 
 class TextSource(ModelSource):
@@ -89,5 +93,6 @@ def task_of(document: Document) -> Task | None:
         section.terms,
         origin=Origin(is_text=True),
         constants=section.frozen,
+        slices=section.slices,
         step_options=section.step_options,
     )

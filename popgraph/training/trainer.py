@@ -24,6 +24,7 @@ from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.quantization.training import quantized_model
 from popgraph.support.arrays import Array
+from popgraph.support.boxes import written
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.progress import offering
 from popgraph.support.reading import Unreadable
@@ -93,8 +94,10 @@ class Trainer:
     accepted), an expression ("nll(y, labels)") or a value of the model. `optimizer` is a text
     ("adam", "Adam(0.001)") or an object. `schedule` is a text ("cosine(steps=1000)") or a function
     of the step. A text's `train` section provides the defaults of all three. `freeze` and
-    `train_only` are patterns of weight names. Of a model with adapters (`popgraph.lora`), only
-    these are trained unless `train_only` says otherwise.
+    `train_only` are patterns of weight names. A pattern of `train_only` may end with a slice, as
+    `conv1.weight[:8]`: only these values are trained, and only they have gradients and optimizer
+    state. Of a model with adapters (`popgraph.lora`), only these are trained unless `train_only`
+    says otherwise.
 
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets. They
     compare the output `prediction` with the input `target`; a named loss uses the same output. Both
@@ -797,6 +800,8 @@ class Trainer:
             else f"{order.size} samples{split} in order",
             "last batches": "left out" if order.drop_last else "kept",
         }
+        if boxes := self.task.selection.boxes:
+            facts["trained slices"] = ", ".join(written(boxes))
         totals = self._measures.totals()
         return TrainingState(
             self._prepared, self.progress, totals, best, facts, self._current_weights

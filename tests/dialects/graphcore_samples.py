@@ -377,6 +377,20 @@ def slices() -> Iterator[Sample]:
     yield Sample(gc.SliceOp, [normal()], {"starts": (), "sizes": (), "steps": ()})
 
 
+def insertions() -> Iterator[Sample]:
+    for piece, starts in (
+        ((2, 6), (3, 0)),
+        ((5, 6), (0, 0)),
+        ((3, 2), (1, 4)),
+        ((5, 1), (0, 2)),
+        ((0, 3), (5, 1)),
+    ):
+        for arrays in ((normal(5, 6), normal(*piece)), (truths(5, 6), truths(*piece))):
+            yield Sample(gc.InsertOp, [*arrays], {"starts": starts})
+    yield Sample(gc.InsertOp, [whole(2, 3, 2), whole(1, 2, 2)], {"starts": (1, 1, 0)})
+    yield Sample(gc.InsertOp, [normal(), normal()], {"starts": ()})
+
+
 def pads() -> Iterator[Sample]:
     for low, high, interior in (
         ((0, 0), (0, 0), (0, 0)),
@@ -707,6 +721,7 @@ def table() -> Iterator[Sample]:
     yield from simple(gc.BroadcastOp, [normal()], {"shape": ()}, {"shape": (2, 0)})
     yield from concat()
     yield from slices()
+    yield from insertions()
     yield from pads()
     yield from gather()
     yield from check_indices()

@@ -83,6 +83,16 @@ def rule_modules() -> Iterator[RuleModule]:
     yield RuleModule(
         "DropSlice", lambda x, c: gc.SliceOp(x, starts=(0, 0), sizes=(2, 3), steps=(1, 1))
     )
+    for start, size in ((1, 2), (0, 3)):
+        yield RuleModule(
+            "DropInsert",
+            lambda x, c, start=start, size=size: gc.InsertOp(
+                x,
+                gc.SliceOp(x, starts=(1, start), sizes=(1, size), steps=(1, 1)),
+                starts=(1, start),
+            ),
+        )
+    yield RuleModule("DropInsert", lambda x, c: gc.InsertOp(x, gc.NegOp(x), starts=(0, 0)))
     yield RuleModule("DropPad", lambda x, c: _padded(x, 0, 0))
     yield RuleModule("DropConcat", lambda x, c: gc.ConcatOp([c(np.zeros((0, 3))), x], axis=0))
     for axes in ((0,), (0, 1)):

@@ -1,4 +1,4 @@
-"""Data movement: transpose, concat, slice, pad."""
+"""Data movement: transpose, concat, slice, insert, pad."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from popgraph.dialects.graphcore.base import (
     operation,
     shape_of,
 )
+from popgraph.dialects.graphcore.broadcasting import BroadcastOp, scalar
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
+from popgraph.support.boxes import Box
 
 
 @operation
@@ -164,6 +166,55 @@ class SliceOp(Movement):
         back = [step < 0 for step in self.steps]
         dx: Operand = reverse(dy, back) if any(back) else dy
         return (PadOp(dx, low=low, high=high, interior=interior, value=0.0),)
+
+
+def boxed(value: Operand, box: Box) -> SSAValue:
+    """The elements of a box of a tensor."""
+    steps = [1] * len(box.sizes)
+    return SliceOp(value, starts=box.starts, sizes=box.sizes, steps=steps).result
+
+
+@operation
+class InsertOp(Movement):
+    """`x` with the elements from `starts` on replaced by those of `piece`."""
+
+    name = "graphcore.insert"
+    x = operand_def(TensorType)
+    piece = operand_def(TensorType)
+    starts = prop_def(IntsAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, piece: Operand, *, starts: Sequence[int]) -> None:
+        super().__init__([x, piece], {"starts": starts})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        shape, piece = shape_of(self.x), shape_of(self.piece)
+        element = self.common_element(ANY, self.x, self.piece)
+        self.check_lengths(len(shape), starts=self.starts)
+        ranges = zip(self.starts, piece, shape, strict=False)
+        if len(piece) != len(shape) or any(
+            start < 0 or start + size > dim for start, size, dim in ranges
+        ):
+            raise self.fail(
+                f"cannot insert {shapes.text(piece)} at {list(self.starts)} "
+                f"into {shapes.text(shape)}",
+                "the piece must lie in the tensor",
+            )
+        return (tensor_type(element, shape),)
+
+    def evaluate(self, x: Array, piece: Array) -> tuple[Array, ...]:
+        result = x.copy()
+        ranges = zip(self.starts, piece.shape, strict=True)
+        result[tuple(slice(start, start + size) for start, size in ranges)] = piece
+        return (result,)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        sizes = shape_of(self.piece)
+        zeros = BroadcastOp(scalar(0, dy), shape=sizes) if sizes else scalar(0, dy)
+        return (
+            InsertOp(dy, zeros, starts=self.starts.data),
+            SliceOp(dy, starts=self.starts.data, sizes=sizes, steps=[1] * len(sizes)),
+        )
 
 
 def reverse(value: Operand, axes: Sequence[bool]) -> Operand:

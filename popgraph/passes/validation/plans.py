@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -192,12 +192,22 @@ class PlanProof:
             for i in range(inputs)
             if ranges[i] == ranges[j] and ranges[i].size
         )
-        found = self.kernels.accesses(name, self.proof.setting(launch), values, launch)
+        setting = self.proof.setting(launch)
+        found = self.kernels.accesses(name, setting, values, launch)
         for number, value in enumerate(launch.operands):
             self._find(value, ranges[number], found.reads.get(number, NOTHING), launch)
         self._check_overlaps(launch, ranges, found, shared)
+        # A kernel that copies an operand before it changes some elements copies nothing in place:
+        # the other elements of the result are those of the operand.
+        whole = found
+        if shared:
+            setting = replace(setting, shared=frozenset())
+            whole = self.kernels.accesses(name, setting, values, launch)
+        for operand, result in shared:
+            kept = whole.may_write.get(result, NOTHING) - found.may_write.get(result, NOTHING)
+            self._find(values[operand], ranges[operand], kept, launch)
         for number, value in enumerate(launch.results, inputs):
-            runs = found.may_write.get(number, NOTHING).scaled(ranges[number].element)
+            runs = whole.may_write.get(number, NOTHING).scaled(ranges[number].element)
             self._write(ranges[number], runs, self._own(value, runs), launch)
 
     def _own(self, value: SSAValue, runs: Runs) -> Held:

@@ -37,6 +37,7 @@ from popgraph.popart.model.model import Source, open_model
 from popgraph.popart.programs.automatic_loss_scaling import ALIASES, following, tracked_tensors
 from popgraph.popart.sessions.session import Session, flow_of
 from popgraph.popart.sessions.setup import Setup
+from popgraph.support.boxes import written
 from popgraph.support.logs import log_of
 from popgraph.training.driver import ScheduledDriver
 from popgraph.training.roles import Origin
@@ -129,7 +130,8 @@ class TrainingSession(TrainingOnly, Session):
     def _request(self) -> Request:
         model, task = self._setup.model, self._task
         assert model.final_loss is not None, "a session that trains has a loss"
-        found = select(model.module, model.final_loss, self._patterns, self._origin)
+        slices = task.slices if task else {}
+        found = select(model.module, model.final_loss, self._patterns, self._origin, slices)
         self._selection = found.with_constants(model.module, task.constants if task else ())
         if self._patterns:
             self._selection.check()
@@ -139,6 +141,7 @@ class TrainingSession(TrainingOnly, Session):
         return replace(
             request,
             frozen=self._selection.frozen,
+            parts=written(self._selection.boxes),
             tracked=tuple(tracked),
             aliases={**request.aliases, **self._final_states(), **ALIASES},
         )

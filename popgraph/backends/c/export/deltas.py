@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from popgraph.backends.c.export.image import Place
 from popgraph.backends.c.export.interface import Interface, c_type
 from popgraph.backends.c.memory.table import Slot
+from popgraph.support.boxes import Box
 from popgraph.support.shapes import prod
 
 
@@ -23,13 +24,34 @@ def exchanged(interface: Interface) -> list[tuple[int, Slot]]:
     return found if types in ({"f32"}, {"f64"}) else []
 
 
+def _boxes(interface: Interface) -> Mapping[str, Box]:
+    """The parts of tensors that are exchanged, where that is not all."""
+    return {} if interface.step is None else interface.step.boxes
+
+
 def layout(interface: Interface) -> list[dict[str, object]]:
-    """The name, shape and first number of each tensor in a delta."""
-    found, first = list[dict[str, object]](), 0
+    """The name, shape and first number of each tensor in a delta; of a part, also its place."""
+    found, first, boxes = list[dict[str, object]](), 0, _boxes(interface)
     for _, slot in exchanged(interface):
-        found.append({"name": slot.label, "shape": [*slot.shape], "first": first})
-        first += prod(slot.shape)
+        box = boxes.get(slot.label)
+        shape = slot.shape if box is None else box.sizes
+        row: dict[str, object] = {"name": slot.label, "shape": [*shape], "first": first}
+        if box is not None:
+            row |= {"starts": [*box.starts], "of": [*slot.shape]}
+        found.append(row)
+        first += prod(shape)
     return found
+
+
+def _parts(interface: Interface) -> Iterator[tuple[int, int, int, int, int]]:
+    """The runs of the tensors: slot, first element, number, distance and length of runs."""
+    boxes = _boxes(interface)
+    for at, slot in exchanged(interface):
+        if slot.label in boxes:
+            yield from ((at, *rows) for rows in boxes[slot.label].rows(slot.shape))
+        else:
+            count = prod(slot.shape)
+            yield at, 0, 1, count, count
 
 
 def declarations(interface: Interface) -> str:
@@ -40,7 +62,7 @@ def declarations(interface: Interface) -> str:
     if not tensors:
         return "\n/* There are no deltas of weights: they are not all of f32 or all of f64. */\n"
     number, macro = c_type(tensors[0][1]), name.upper()
-    count = sum(prod(slot.shape) for _, slot in tensors)
+    count = sum(runs * length for *_, runs, _, length in _parts(interface))
     listed = ", ".join(str(row["name"]) for row in layout(interface))
     plain = "".join(one if one.isprintable() and one.isascii() else "?" for one in listed)
     return f"""
@@ -82,60 +104,72 @@ def functions(interface: Interface) -> Iterator[str]:
         return
     number = c_type(tensors[0][1])
     places = [(one.first, place) for one in interface.programs for place in one.image.firsts]
-    rows = "".join(
-        f"    {{{at}, {prod(slot.shape)}, {_first(at, places)}}},\n" for at, slot in tensors
-    )
+    parts = [(*part, _first(part[0], places)) for part in _parts(interface)]
+    rows = "".join(f"    {{{', '.join(map(str, part))}}},\n" for part in parts)
     rom = f"(const char *)self->slots[{interface.slots - 1}]"
-    has_rom = any(_first(at, places) != "SIZE_MAX" for at, _ in tensors)
-    initial = f"(const {number} *)(const void *)({rom} + part->first)" if has_rom else "NULL"
+    has_rom = any(place != "SIZE_MAX" for *_, place in parts)
+    initial = f"(const {number} *)(const void *)({rom} + part->initial)" if has_rom else "NULL"
+    each = f"""\
+    if (bytes != {macro}_DELTA_BYTES) return {macro}_BAD_SIZE;
+    const {name}_part *const end = {name}_parts + {name}_part_count;
+    for (const {name}_part *part = {name}_parts; part < end; part++) {{"""
+    run = "for (size_t run = 0, at = part->first; run < part->runs; run++, at += part->stride)"
     yield f"""\
-/* The weights that devices exchange: slot, elements, and offset of the initial value in ROM. */
+/*
+ * The weights that devices exchange: slot, first element, runs of elements, distance and length of
+ * these, and offset of the initial value in ROM.
+ */
 typedef struct {{
-    size_t slot, count, first;
+    size_t slot, first, runs, stride, length, initial;
 }} {name}_part;
 
-enum {{ {name}_part_count = {len(tensors)} }};
+enum {{ {name}_part_count = {len(parts)} }};
 static const {name}_part {name}_parts[] = {{
 {rows}}};
 
 int {name}_get_weights(const {name} *self, {number} *weights, size_t bytes) {{
-    if (bytes != {macro}_DELTA_BYTES) return {macro}_BAD_SIZE;
-    for (const {name}_part *part = {name}_parts; part < {name}_parts + {name}_part_count; part++) {{
-        memcpy(weights, self->slots[part->slot], part->count * sizeof({number}));
-        weights += part->count;
+{each}
+        const {number} *now = (const {number} *)self->slots[part->slot];
+        {run} {{
+            memcpy(weights, now + at, part->length * sizeof({number}));
+            weights += part->length;
+        }}
     }}
     return {macro}_OK;
 }}
 
 int {name}_set_weights({name} *self, const {number} *weights, size_t bytes) {{
-    if (bytes != {macro}_DELTA_BYTES) return {macro}_BAD_SIZE;
-    for (const {name}_part *part = {name}_parts; part < {name}_parts + {name}_part_count; part++) {{
-        memcpy(self->slots[part->slot], weights, part->count * sizeof({number}));
-        weights += part->count;
+{each}
+        {number} *now = ({number} *)self->slots[part->slot];
+        {run} {{
+            memcpy(now + at, weights, part->length * sizeof({number}));
+            weights += part->length;
+        }}
     }}
     return {macro}_OK;
 }}
 
 int {name}_get_delta(
     const {name} *self, const {number} *base, {number} *delta, size_t bytes) {{
-    if (bytes != {macro}_DELTA_BYTES) return {macro}_BAD_SIZE;
-    for (const {name}_part *part = {name}_parts; part < {name}_parts + {name}_part_count; part++) {{
-        const {number} *now = (const {number} *)self->slots[part->slot], *old = base;
-        if (base != NULL) base += part->count;
-        else if (part->first != SIZE_MAX) old = {initial};
-        for (size_t at = 0; at < part->count; at++)
-            delta[at] = old == NULL ? now[at] : now[at] - old[at];
-        delta += part->count;
+{each}
+        const {number} *now = (const {number} *)self->slots[part->slot], *old = NULL;
+        if (base == NULL && part->initial != SIZE_MAX) old = {initial};
+        {run} {{
+            for (size_t one = at; one < at + part->length; one++) {{
+                const {number} before = base != NULL ? *base++ : old != NULL ? old[one] : 0;
+                *delta++ = now[one] - before;
+            }}
+        }}
     }}
     return {macro}_OK;
 }}
 
 int {name}_apply_delta({name} *self, const {number} *delta, size_t bytes, {number} weight) {{
-    if (bytes != {macro}_DELTA_BYTES) return {macro}_BAD_SIZE;
-    for (const {name}_part *part = {name}_parts; part < {name}_parts + {name}_part_count; part++) {{
+{each}
         {number} *now = ({number} *)self->slots[part->slot];
-        for (size_t at = 0; at < part->count; at++) now[at] += weight * delta[at];
-        delta += part->count;
+        {run} {{
+            for (size_t one = at; one < at + part->length; one++) now[one] += weight * *delta++;
+        }}
     }}
     return {macro}_OK;
 }}

@@ -42,9 +42,11 @@ from popgraph.builder.pgraph.syntax.tree import (
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schemas import op_class
-from popgraph.dialects.onnx.types import dims
+from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.support.boxes import BadSlice, Box, split_slice
 from popgraph.support.names import closest
+from popgraph.support.shapes import Shape
 from popgraph.support.step_options import STEP_OPTIONS
 
 LOSS = "loss"
@@ -68,7 +70,7 @@ class TrainingSection:
 
     `inputs` are additional inputs for training, such as labels. `terms` are the scalars that the
     loss is computed from, which are outputs, too. `frozen` are weights that are constants of this
-    graph.
+    graph. Of the weights in `slices`, only a slice is trained, such as `:8`.
     """
 
     graph: str
@@ -79,6 +81,7 @@ class TrainingSection:
     schedule: Schedule | None = None
     terms: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
+    slices: Mapping[str, str] = field(default_factory=dict)
     step_options: Mapping[str, object] = field(default_factory=dict)
     """Step options, see `support/step_options.py`."""
 
@@ -139,6 +142,7 @@ def lower_training(file: FileContext, graph: Graph, train: Train) -> TrainingSec
     lower_statements(context, [*graph.body.statements, *said.statements])
     loss = _loss(context, train)
     frozen = frozen_weights(file.source, writer, said.frozen)
+    slices = trained_slices(file.source, writer, said.frozen)
     if loss is None or file.source.mistakes:
         return None
     terms = _terms(context, said.statements)
@@ -156,6 +160,7 @@ def lower_training(file: FileContext, graph: Graph, train: Train) -> TrainingSec
         said.schedule,
         terms,
         frozen,
+        slices,
         said.step_options,
     )
 
@@ -301,7 +306,7 @@ def _matched(
         if matched:
             continue
         text = pattern.text if isinstance(pattern, Name) else pattern.value
-        close = closest(text, weights, 0.5)
+        close = closest(split_slice(text)[0], weights, 0.5)
         source.parse_error(
             pattern.span,
             f"there is no weight `{text}`",
@@ -311,10 +316,60 @@ def _matched(
 
 
 def _matches(pattern: Name | Text, weight: str) -> bool:
-    """A name matches a weight or a prefix of its path; a string is an fnmatch pattern."""
+    """
+    A name matches a weight or a prefix of its path; a string is an fnmatch pattern.
+
+    A string may end with a slice.
+    """
     if isinstance(pattern, Name):
         return weight == pattern.text or weight.startswith(f"{pattern.text}/")
-    return fnmatchcase(weight, pattern.value)
+    return weight == pattern.value or fnmatchcase(weight, split_slice(pattern.value)[0])
+
+
+def trained_slices(
+    source: Source, writer: GraphWriter, statements: Sequence[Freeze]
+) -> dict[str, str]:
+    """The slice of each weight that `train_only` selects only in part; reports wrong ones."""
+    weights = [op for op in writer.block.ops if isinstance(op, Initializer)]
+    found = dict[str, str]()
+    for weight in weights:
+        name, shape = weight.value_name.text, static_shape(weight.result.type)
+        matching = [
+            (one, pattern)
+            for one in statements
+            for pattern in one.patterns
+            if _matches(pattern, name)
+        ]
+        for one, pattern in matching:
+            slices = "" if isinstance(pattern, Name) else split_slice(pattern.value)[1]
+            if not slices or (isinstance(pattern, Text) and pattern.value == name):
+                continue
+            if not one.others:
+                source.parse_error(
+                    pattern.span,
+                    "only whole weights are frozen",
+                    f'`train_only "{name}[...]"` trains the other part',
+                )
+            elif sum(other.others for other, _ in matching) > 1:
+                source.parse_error(
+                    pattern.span, f"weight `{name}` is selected twice", "one slice, or the name"
+                )
+            elif shape is not None and (mistake := _mistake(slices, shape)):
+                source.parse_error(
+                    pattern.span, f"[{slices}] is not a slice of `{name}`: {mistake}", ""
+                )
+            else:
+                found[name] = slices
+    return found
+
+
+def _mistake(slices: str, shape: Shape) -> str:
+    """The reason why a slice selects no box of a shape; "" if it does."""
+    try:
+        Box.of(slices, shape)
+    except BadSlice as error:
+        return str(error)
+    return ""
 
 
 def freeze(writer: GraphWriter, weights: Collection[str]) -> None:

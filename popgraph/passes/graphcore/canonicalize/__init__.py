@@ -16,6 +16,7 @@ from popgraph.passes.graphcore.canonicalize import (
     lookups,
     loops,
     movement_rules,
+    parts,
     pieces,
     pools,
     powers,
@@ -32,6 +33,7 @@ RULES = (
     *arithmetic.RULES,
     *powers.RULES,
     *movement_rules.RULES,
+    *parts.RULES,
     *pieces.RULES,
     *pools.RULES,
     *scaling.RULES,
@@ -58,8 +60,8 @@ class Canonicalize(Pass):
     Algebra: x * 1  ->  x;  reshape (reshape x)  ->  reshape x;  conv(x, w) * c  ->  conv(x, w * c).
 
     Only when the result is equal to the bit, signs of zeros and NaN included. Exceptions are the
-    rules in `scaling.py`, `powers.py`, `projections.py` and `caches.py`, which round differently,
-    and in `pieces.py`, which keep a -0.
+    rules in `scaling.py`, `powers.py`, `projections.py`, `caches.py` and `parts.py`, which round
+    differently, and in `pieces.py`, which keep a -0.
     """
 
     name = "canonicalize"

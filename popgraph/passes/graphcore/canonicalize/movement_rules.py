@@ -12,6 +12,7 @@ from popgraph.dialects.graphcore import (
     ConcatOp,
     GatherOp,
     GraphcoreOp,
+    InsertOp,
     PadOp,
     ReduceMaxOp,
     ReduceMeanOp,
@@ -198,6 +199,25 @@ class DropSlice(Rule[SliceOp]):
         return None
 
 
+class DropInsert(Rule[InsertOp]):
+    """
+    insert(x, slice x)  ->  x;  insert(x, y with the shape of x)  ->  y
+
+    Only when the slice is inserted where it is from.
+    """
+
+    ROOTS = (InsertOp,)
+    PROOF = Proof(construction="each element of the result is that of x, or of y")
+
+    def rewrite(self, op: InsertOp) -> Operand | None:
+        if shape_of(op.piece) == shape_of(op.x):
+            return op.piece
+        taken = op.piece.owner
+        if isinstance(taken, SliceOp) and taken.x is op.x and taken.starts == op.starts:
+            return op.x if set(taken.steps) <= {1} else None
+        return None
+
+
 class DropPad(Rule[PadOp]):
     """
     pad x by 0 elements  ->  x
@@ -276,6 +296,7 @@ RULES = (
     DropBroadcast,
     MergeBroadcasts,
     DropSlice,
+    DropInsert,
     DropPad,
     DropConcat,
     ReshapeReduction,

@@ -41,6 +41,20 @@ def slice_(to: Printer, op: graphcore.SliceOp) -> SSAValue:
     return to.slice(to(op.x), op.starts.data, op.sizes.data, op.steps.data)
 
 
+@form(graphcore.InsertOp, by="ScatterND")
+def insert(to: Printer, op: graphcore.InsertOp) -> SSAValue:
+    """Rows of the piece, indexed by the axes up to the last one that it does not cover."""
+    shape, sizes = shape_of(op.x), shape_of(op.piece)
+    axes = max((at + 1 for at, size in enumerate(sizes) if size != shape[at]), default=0)
+    if not axes:
+        return to.node("Identity", to(op.piece))
+    if not prod(sizes):
+        return to.node("Identity", to(op.x))
+    starts = np.array(op.starts.data[:axes], np.int64)
+    places = np.moveaxis(np.indices(sizes[:axes], np.int64), 0, -1) + starts
+    return to.node("ScatterND", to(op.x), to.constant(places), to(op.piece))
+
+
 @form(graphcore.PadOp, by="Pad")
 def pad(to: Printer, op: graphcore.PadOp) -> SSAValue:
     """Interior padding: reshape each element to an axis of 1, pad that axis, cut the last pad."""

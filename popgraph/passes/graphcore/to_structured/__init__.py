@@ -69,6 +69,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.TransposeOp: lower_movement.lower_transpose,
     gc.BroadcastOp: lower_movement.lower_broadcast,
     gc.SliceOp: lower_movement.lower_slice,
+    gc.InsertOp: lower_movement.lower_insert,
     gc.ConcatOp: lower_movement.lower_concat,
     gc.PadOp: lower_movement.lower_pad,
     gc.CheckIndicesOp: lambda op: op.indices,

@@ -1,9 +1,11 @@
-"""Lowers data movement to views, index maps and `tile.assemble`."""
+"""Lowers data movement to views, index maps, `tile.assemble` and `tile.scatter`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -11,6 +13,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore import (
     BroadcastOp,
     ConcatOp,
+    InsertOp,
     PadOp,
     ReshapeOp,
     SliceOp,
@@ -20,7 +23,7 @@ from popgraph.dialects.graphcore.base import integer, shape_of
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import permutation
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.graphcore.to_structured.elements import attribute, same
+from popgraph.passes.graphcore.to_structured.elements import Operand, attribute, body, same
 from popgraph.passes.graphcore.to_structured.elementwise import broadcast_map, mapped
 from popgraph.support.shapes import Shape
 
@@ -89,3 +92,39 @@ def lower_pad(op: PadOp) -> SSAValue:
     """pad(x)  ->  tile.assemble(x)"""
     steps = [gap + 1 for gap in op.interior]
     return assembled([op.x], [op.low.data], [steps], shape_of(op.result), op.fill.item())
+
+
+def lower_insert(op: InsertOp) -> SSAValue:
+    """
+    insert(x, piece)  ->  tile.scatter piece to x[d0 + start]
+
+    The result begins as x, so it is computed in the memory of x where x is dead: only the piece is
+    written.
+    """
+    sizes, kind, rank = shape_of(op.piece), element(op.piece), len(op.starts)
+    if sizes == shape_of(op.x):
+        return op.piece
+    whole = zip(op.starts, sizes, shape_of(op.x), strict=True)
+    leading = next((at for at, (_, size, dim) in enumerate(whole) if size != dim), rank)
+
+    def write(value: SSAValue) -> list[Operand]:
+        return [*(_shifted(axis, start) for axis, start in enumerate(op.starts)), value]
+
+    return tile.ScatterOp(
+        [op.piece],
+        [AffineMap.identity(rank)],
+        sizes,
+        leading,
+        body([kind], write),
+        tensor_type(kind, shape_of(op.x)),
+        op.x,
+        body([kind, kind], lambda old, value: value),
+    ).output
+
+
+def _shifted(axis: int, start: int) -> Operand:
+    """The index of a loop plus a constant."""
+    index = tile.IndexOp(axis)
+    if not start:
+        return index
+    return arith.AddiOp(index, arith.ConstantOp(IntegerAttr.from_index_int_value(start)))

@@ -35,6 +35,7 @@ from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.passes.properties import ONE_GRAPH
 from popgraph.passes.replication import belongs
+from popgraph.support.boxes import parsed
 from popgraph.support.errors import PassError
 from popgraph.support.shapes import prod
 
@@ -49,7 +50,8 @@ class AddOptimizer(Pass):
     `tracked`; the gradients in `tracked` decide an automatic loss scale. `extra_outputs` lists more
     outputs: variables, optimizer state and streamed scalars after the step (`UpdatedVar___w`), and
     intermediate values of update rules (`AdamUpdater___w`). With gradient accumulation, weights and
-    states are shown before their update, as PopART does.
+    states are shown before their update, as PopART does. `parts` are those of `Autodiff`: the
+    optimizer state of such a variable is that of its box, and the rest never changes.
     """
 
     name = "add-optimizer"
@@ -61,6 +63,7 @@ class AddOptimizer(Pass):
     gradients: tuple[str, ...] = ()
     extra_outputs: tuple[str, ...] = ()
     tracked: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options) -> AddOptimizer | None:
@@ -68,7 +71,7 @@ class AddOptimizer(Pass):
             return None
         training = options.training
         found = cls.by(training.optimizer, training.gradients, training.after_step)
-        return replace(found, tracked=training.tracked)
+        return replace(found, tracked=training.tracked, parts=training.parts)
 
     @staticmethod
     def by(
@@ -97,20 +100,21 @@ class AddOptimizer(Pass):
         set_outputs(graph, outputs)
 
     def _train(self, graph: GraphOp, spec: OptimizerSpec, variables: Variables) -> None:
-        contexts = {}
+        contexts, boxes = {}, parsed(self.parts)
         updated = {op.variable.text for op in graph.updates()}
         for op in list(graph.variables()):
             name = op.variable.text
             gradient = graph.outputs.get(GRADIENT + name)
             if gradient is None or name in updated:
                 continue
-            whole = DELAYED + name in variables.now or self._shows(name, itself=True)
+            whole = name in boxes or DELAYED + name in variables.now
+            whole = whole or self._shows(name, itself=True)
             if spec.shards_weights(prod(shape_of(op.result))) and not whole:
                 op = shard_variable(op, spec.ranks, variables.weights)
                 variables.now[name] = op.result
                 contexts[name] = WeightContext(spec, variables, op, gradient, is_shard=True)
             else:
-                contexts[name] = WeightContext(spec, variables, op, gradient)
+                contexts[name] = WeightContext(spec, variables, op, gradient, box=boxes.get(name))
         variables.trained = set(contexts)
         for context in contexts.values() if spec.keeps_means else ():
             context.average()
@@ -165,7 +169,7 @@ class AddOptimizer(Pass):
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     weight = rule.finish(entered)
     whole = context.updated(weight) if context.whole is None else all_gather_weight(context, weight)
-    context.set_at_update(context.name, whole)
+    context.set_at_update(context.name, context.inserted(whole))
 
 
 def _clipped(

@@ -15,6 +15,7 @@ from popgraph.dialects.graphcore import BroadcastOp, CastOp, CondOp, LoopOp, Mul
 from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number, shape_of
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.control import yield_of
+from popgraph.dialects.graphcore.movement import boxed
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
@@ -35,6 +36,7 @@ from popgraph.passes.optimizer_spec import (
 )
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.passes.properties import EXPANDED, ONE_GRAPH, WORDLESS
+from popgraph.support.boxes import parsed
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.shapes import prod, text
 from popgraph.support.warnings import UntrainedWeightsWarning
@@ -65,7 +67,8 @@ class Autodiff(Pass):
     gradient of the loss itself is `loss_scale`. With `stream_loss_scale` it is the variable
     `lossScaling_<type>`, initially `loss_scale`. With `follows_gradients` that is multiplied by the
     variable `lossScaleUpdateFactor`, initially 1. The loss reads the variables in `delayed` from
-    `Delayed___w`, an older value.
+    `Delayed___w`, an older value. `parts` lists variables of which only a box is trained, such as
+    `w[0:8, 0:4]`: their gradient is that of the box.
     """
 
     name = "autodiff"
@@ -82,6 +85,7 @@ class Autodiff(Pass):
     tracked: tuple[str, ...] = ()
     delayed: tuple[str, ...] = ()
     follows_gradients: bool = False
+    parts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options) -> Autodiff | None:
@@ -89,7 +93,9 @@ class Autodiff(Pass):
             return None
         training = options.training
         found = cls.towards(training.loss, training.optimizer, training.gradients, training.frozen)
-        return replace(found, tracked=training.tracked, delayed=training.delayed)
+        return replace(
+            found, tracked=training.tracked, delayed=training.delayed, parts=training.parts
+        )
 
     @staticmethod
     def towards(
@@ -123,10 +129,13 @@ class Autodiff(Pass):
             backwards.add(loss, self._seed(graph, loss, compilation.weights))
         backwards.walk(needed([loss]))
         _name(backwards.gradients)
-        outputs = dict(graph.outputs)
+        outputs, boxes = dict(graph.outputs), parsed(self.parts)
         for name, value in targets.items():
             gradient = backwards.gradients.get(value)
             if gradient is not None:
+                if name in boxes:
+                    with backwards.building():
+                        gradient = boxed(gradient, boxes[name])
                 outputs[GRADIENT + name] = gradient
             elif name in self.gradients:
                 raise DifferentiationError(

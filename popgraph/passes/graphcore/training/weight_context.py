@@ -8,12 +8,14 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.movement import InsertOp, boxed
 from popgraph.dialects.program import VariableOp
 from popgraph.dialects.program.ops import Literal
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.variables import Variables
 from popgraph.passes.optimizer_spec import FACTOR, OF_WEIGHT, Compound, OptimizerSpec
 from popgraph.support import dtypes
+from popgraph.support.boxes import Box
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
 
@@ -32,8 +34,12 @@ class WeightContext:
         gradient: SSAValue,
         *,
         is_shard: bool = False,
+        box: Box | None = None,
     ) -> None:
-        """`is_shard`: the variable holds only this rank's shard of the weight."""
+        """
+        `is_shard`: the variable holds only this rank's shard of the weight. `box`: the only part of
+        it that is trained; `gradient` is that of the box.
+        """
         self.name = op.variable.text
         self.literal = op.literal
         self.dtype = dtype_of(op.result)
@@ -41,9 +47,11 @@ class WeightContext:
         self.spec = spec.for_weight(self.name)
         self.compounds = spec.compounds(self.name, self.dtype)
         self.variables = variables
-        self.weight = variables.term(op.result).cast(self.compute)
+        self.box, self.variable = box, op.result
+        trained = op.result if box is None else boxed(op.result, box)
+        self.weight = variables.term(trained).cast(self.compute)
         self.gradient = variables.term(gradient).cast(self.compute)
-        self.shape: Shape = shape_of(op.result)
+        self.shape: Shape = shape_of(trained)
         self.count = prod(shape_of(gradient))
         self.last: SSAValue | None = None
         """Whether a batch is complete; None if every run is a whole batch."""
@@ -82,6 +90,13 @@ class WeightContext:
     def updated(self, weight: Term) -> Term:
         """The weight after the step, when a batch is complete."""
         return self.at_end(weight, self.weight).cast(self.dtype)
+
+    def inserted(self, updated: Term) -> Term:
+        """The whole variable after the step, from what is trained of it."""
+        if self.box is None:
+            return updated
+        whole = InsertOp(self.variable, updated.operand, starts=self.box.starts)
+        return self.variables.term(whole.result)
 
     @property
     def accumulates(self) -> bool:
@@ -127,6 +142,7 @@ class WeightContext:
         store, dtype = self.variables.weights, kept.numpy
         if of_weight and first != 0:
             weight = store.array(self.literal).astype(dtype)
+            weight = weight if self.box is None else weight[self.box.places]
             return store.attribute(weight * np.array(first, dtype))
         return self.variables.full(self.shape, kept, first)
 

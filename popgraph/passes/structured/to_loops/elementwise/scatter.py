@@ -6,11 +6,13 @@ from collections.abc import Container, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import BlockArgument, OpResult, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.affine import Linear, linear, offset
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, tensor
@@ -75,11 +77,21 @@ class ScatterLoops(Emitter):
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
-        """The initial elements may share memory with the result."""
+        """
+        The initial elements may share memory with the result.
+
+        An input may be the same tensor if it is read just where its element is then written.
+        """
         op = self.op
-        if op.initial is None or op.operands.count(op.initial) > 1:
+        if op.initial is None:
             return []
-        return [(len(op.inputs), 0)]
+        written = _written_places(op)
+        same = [
+            number
+            for number, (value, map_) in enumerate(zip(op.inputs, op.input_maps, strict=True))
+            if value is op.initial and written == [linear(one, op.sizes) for one in map_.results]
+        ]
+        return [(number, 0) for number in (*same, len(op.inputs))]
 
     def write(self, body: Body) -> None:
         op, writer, sources, (result,) = self.op, body.writer, [*body.inputs], body.outputs
@@ -91,6 +103,27 @@ class ScatterLoops(Emitter):
         if 0 not in op.sizes:
             nest = [NestLoop(*pair) for pair in zip(self.groups, body.parts, strict=True)]
             _combine(writer, op, nest, sources, result)
+
+
+def _written_places(op: tile.ScatterOp) -> list[Linear] | None:
+    """The indices of the element that an iteration writes; None if data decide them."""
+    assert op.body.block.last_op is not None
+    *indices, _ = op.body.block.last_op.operands
+    places = [_place(index) for index in indices]
+    known = [linear(one, op.sizes) for one in places if one is not None]
+    return known if len(known) == len(places) else None
+
+
+def _place(index: SSAValue) -> AffineExpr | None:
+    """An index of a body as an expression: a loop's, or that plus a constant."""
+    match index.owner:
+        case tile.IndexOp() as own:
+            return AffineExpr.dimension(own.dim.value.data)
+        case arith.AddiOp(lhs=loop, rhs=shift) if isinstance(shift.owner, arith.ConstantOp):
+            place, number = _place(loop), shift.owner.value
+            assert isinstance(number, IntegerAttr), "an index is an integer"
+            return None if place is None else place + number.value.data
+    return None
 
 
 def _start(
