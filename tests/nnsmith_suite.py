@@ -379,8 +379,8 @@ def judge(
 def _unit(value: Array, node: NodeProto, values: Values) -> Array:
     """One unit in the last place of a result, or of the terms of a sum."""
     eps = np.finfo(value.dtype).eps
-    if node.op_type == "Resize":  # Both oracles have coefficients in f32.
-        eps = max(eps, np.finfo(np.float32).eps)
+    if node.op_type == "Resize":  # Both oracles have coordinates and coefficients in f32.
+        eps = max(eps, np.finfo(np.float32).eps) * max(value.shape, default=1)
     size = np.abs(np.where(np.isfinite(value), value, 0)).astype(np.float64)
     if node.op_type in BOUNDED:
         size = np.ones(value.shape)
