@@ -380,7 +380,8 @@ def _unit(value: Array, node: NodeProto, values: Values) -> Array:
     """One unit in the last place of a result, or of the terms of a sum."""
     eps = np.finfo(value.dtype).eps
     if node.op_type == "Resize":  # Both oracles have coordinates and coefficients in f32.
-        eps = max(eps, np.finfo(np.float32).eps) * max(value.shape, default=1)
+        longest = max(*values[node.input[0]].shape, *value.shape)
+        eps = max(eps, np.finfo(np.float32).eps) * longest
     size = np.abs(np.where(np.isfinite(value), value, 0)).astype(np.float64)
     if node.op_type in BOUNDED:
         size = np.ones(value.shape)
