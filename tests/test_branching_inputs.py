@@ -15,7 +15,12 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph import compiler
 from popgraph.backends.base import Executable
+from popgraph.backends.reference import evaluate
+from popgraph.builder.onnx.read import import_model
 from popgraph.cli import app
+from popgraph.passes.base import Compilation
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -186,3 +191,40 @@ def test_random_inputs_do_not_choose(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*command, "--value", "rate=16"])
     assert done.exit_code == 0, done.output
     assert "float32[2, 3]" in done.output
+
+
+UNDECLARED = """
+<ir_version: 9, opset_import: ["" : 18]> graph (float[2] x) => (float loss)
+<int64 n = {3}, bool on = {1}, float limit = {0.1}>
+{
+    mean = ReduceMean <keepdims = 0> (x)
+    p = Greater (mean, limit)
+    y = If (p) <
+        then_branch = g () => (float[2] s) {
+            w = Loop (n, on, x) <
+                body = b (int64 i, bool c, float[2] a) => (bool d, float[2] e) {
+                    d = Identity (c) e = Mul (a, a)
+                }
+            >
+            s = Add (w, x)
+        },
+        else_branch = h () => (float[2] u) { u = Neg (x) }
+    >
+    loss = ReduceSum <keepdims = 0> (y)
+}
+"""
+
+
+def test_branches_of_equal_types_have_gradients_if_types_are_undeclared() -> None:
+    """The state of a Loop in a branch has no declared shape; the condition decides no structure."""
+    proto = onnx.parser.parse_model(UNDECLARED)
+    for branch in proto.graph.node[2].attribute:
+        branch.g.output[0].type.tensor_type.ClearField("shape")
+    compilation = Compilation()
+    module = import_model(proto, compilation.weights)
+    rule = SGD(learning_rate=Scalar(0.1))
+    options = Options(Training("loss", rule, ("x",)), extra_outputs=("x",))
+    compiler.lower(module, compilation, options, level="graphcore")
+    for x, expected in (([1, 0.5], [9, 1 + 8 * 0.5**7]), ([-1, -2], [-1, -1])):
+        outputs, _ = evaluate(module, {"x": np.array(x, np.float32)}, compilation.weights)
+        np.testing.assert_allclose(outputs["Gradient___x"], expected)

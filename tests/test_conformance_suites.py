@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from popgraph.backend import ReferenceBackend
 from popgraph.cli import app
 from popgraph.conformance.cases import CORRECTIONS, corrections_of
+from popgraph.conformance.log import Log
 from popgraph.conformance.outcome import Status, outcome
 from popgraph.conformance.suites import MAX_BYTES, opened
 from popgraph.support.errors import ModelError
@@ -199,6 +200,64 @@ def test_old_encodings_of_bfloat16_and_optionals_are_read(tmp_path: Path) -> Non
     with opened([tmp_path / "my"]) as cases:
         found = outcome(cases[0], ReferenceBackend)
     assert (found.status, found.reason) == (Status.PASSED, "")
+
+
+def test_outputs_have_bounds_of_their_own(tmp_path: Path) -> None:
+    """A list of bounds replaces one for all outputs; null leaves values out."""
+    place = tmp_path / "my" / "node" / "test_neg"
+    write_test(place, "Neg", -X + np.array([0, 0, 0.25], np.float32))
+
+    def statuses(*atols: object) -> list[Status]:
+        found = []
+        for atol in atols:
+            (place / "data.json").write_text(json.dumps({"rtol": 0, "atol": atol}))
+            with opened([tmp_path / "my"]) as cases:
+                found.append(outcome(cases[0], ReferenceBackend).status)
+        return found
+
+    passed, wrong = Status.PASSED, Status.WRONG
+    assert statuses(0.3, [0.3], [None]) == [passed] * 3
+    assert statuses(0.2, [0.2], [0.3, 0.3]) == [wrong] * 3
+    other = numpy_helper.from_array(X.astype(np.float64))
+    (place / "test_data_set_0" / "output_0.pb").write_bytes(other.SerializeToString())
+    assert statuses([None]) == [wrong]
+    for broken in ("little", ["little"], {}):
+        with pytest.raises(ModelError, match="a tolerance that is not a number"):
+            statuses(broken)
+
+
+def test_an_interrupted_run_continues(tmp_path: Path) -> None:
+    """Tests in a log do not run again, and count."""
+    place, log = suite(tmp_path / "my"), tmp_path / "log.jsonl"
+
+    def rows(*arguments: str) -> list[list[str]]:
+        ran = CliRunner().invoke(
+            app,
+            [
+                *("conformance", "--backend", "reference", "--jobs", "1"),
+                *("--suite", str(place), "--log", str(log), *arguments),
+            ],
+        )
+        assert ran.exit_code == 0, ran.output
+        return [line.split() for line in ran.stdout.splitlines()]
+
+    assert ["all", "1", "1", "0", "0", "0", "0"] in rows("--only", "neg")
+    (first,) = log.read_text().splitlines()
+    changed = json.loads(first) | {"status": "refused", "reason": "an earlier reason"}
+    log.write_text(json.dumps(changed) + "\n")
+    found = rows()
+    assert ["all", "4", "2", "0", "0", "1", "1"] in found
+    assert ["1", "refused", "an", "earlier", "reason"] in found
+    names = [json.loads(line)["name"] for line in log.read_text().splitlines()]
+    assert sorted(names) == ["test_far", "test_near", "test_neg", "test_relu"]
+    assert found == rows()
+    with opened([place]) as cases:
+        assert Log(log, "c").left(cases) == cases
+        assert not Log(log, "reference").left(cases)
+    for broken in ("no JSON", "[]", '{"backend": "c"}'):
+        log.write_text(f"{json.dumps(changed)}\n{broken}\n")
+        with pytest.raises(ModelError, match=r"not an outcome of a test\n.*log.jsonl, line 2"):
+            Log(log, "c")
 
 
 def test_folders_without_a_suite_are_errors(

@@ -46,6 +46,13 @@ def command(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all outcomes to a file.")
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append each outcome to a file; tests that are in it do not run again.",
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Number of processes (default: one per processor).")
     ] = None,
@@ -59,6 +66,7 @@ def command(
     popgraph conformance --backend reference --only '^test_reduce' --list
     popgraph conformance --backend c --backend reference --json conformance.json
     popgraph conformance --suite onnx-1.6.0-cp37-cp37m-manylinux1_x86_64.whl --suite my/tests
+    popgraph conformance --suite my/tests --log my.jsonl
 
     Inputs are fed when a model runs, as by ONNX's runner. A test counts as refused if PopGraph
     rejects it with a message, as wrong if values differ from ONNX's, and as failed after a crash, a
@@ -71,6 +79,8 @@ def command(
     unpacked to a temporary folder, not installed. A folder of tests holds
     KIND/test_NAME/model.onnx, and beside it test_data_set_*/input_*.pb and output_*.pb. A test that
     is byte-identical in several suites runs once and counts for each.
+
+    A run with --log that is interrupted continues when it is started again.
     """
     from popgraph.cli import models
     from popgraph.conformance.outcome import BROKEN
@@ -78,9 +88,11 @@ def command(
 
     if json_file is not None:
         models.check_place(json_file, "--json")
+    if log is not None:
+        models.check_place(log, "--log")
     many = jobs or os.cpu_count() or 1
     with _cases(suite or [], only) as cases:
-        found = {str(each): _outcomes(each, cases, many, limit) for each in backend or [On.C]}
+        found = {str(each): _outcomes(each, cases, many, limit, log) for each in backend or [On.C]}
     for name, outcomes in found.items():
         typer.echo(text(name, outcomes, listed, suites=bool(suite)))
     if json_file is not None:
@@ -101,13 +113,19 @@ def _cases(suites: list[Path], only: str) -> Iterator[list[Case]]:
         yield matching(only, cases)
 
 
-def _outcomes(backend: On, cases: list[Case], jobs: int, limit: float) -> list[Outcome]:
+def _outcomes(
+    backend: On, cases: list[Case], jobs: int, limit: float, file: Path | None
+) -> list[Outcome]:
     from popgraph.backend import CBackend, ReferenceBackend
+    from popgraph.conformance.log import Log
     from popgraph.conformance.workers import outcomes
 
+    log = None if file is None else Log(file, str(backend))
+    known, left = (log.outcomes(cases), log.left(cases)) if log else ([], cases)
     chosen = {On.C: CBackend, On.REFERENCE: ReferenceBackend}[backend]
-    ran = outcomes(cases, chosen, jobs, limit)
-    return list(_shown(ran, len(cases), f"conformance, {backend}"))
+    ran = outcomes(left, chosen, jobs, limit)
+    shown = _shown(log.added(ran) if log else ran, len(left), f"conformance, {backend}")
+    return [*known, *shown]
 
 
 def _shown(ran: Iterable[Outcome], total: int, about: str) -> Iterator[Outcome]:

@@ -14,6 +14,7 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import LOWERING, Compilation, Pass
 from popgraph.passes.observer import Observer
+from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.partition import host_nodes, is_bounded
 from popgraph.passes.onnx.structural_inputs import check_gradients
 from popgraph.passes.options import Options
@@ -145,8 +146,12 @@ def settle_nodes(module: ModuleOp, compilation: Compilation, options: Options) -
 
 def _check_gradients(module: ModuleOp, compilation: Compilation, options: Options) -> None:
     """Rejects gradients of tensors that operators read as constants, before these are folded."""
-    if options.training is not None:
-        check_gradients(module, compilation.weights, options.training.gradients)
+    if options.training is None or not options.training.gradients:
+        return
+    if any(op.op_type == "If" for op in module.walk() if isinstance(op, OnnxOp)):
+        # Branches of equal types decide no structure, but types inside graphs may be unknown yet.
+        infer_shapes(module, compilation.weights)
+    check_gradients(module, compilation.weights, options.training.gradients)
 
 
 def check_static_form(module: ModuleOp, *, trained: bool = False) -> None:

@@ -33,6 +33,8 @@ from popgraph.conformance.groups import nodes_of
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 """Kinds of tests in the onnx package."""
 Arrays: TypeAlias = Sequence[Any]
+Bounds: TypeAlias = tuple[float | None, ...]
+"""Bounds of the errors of outputs; None: only the type and the shape are compared."""
 
 INSTALLED = Path(DATA_DIR)
 """The onnx package's folder of tests, with a subfolder per kind."""
@@ -60,6 +62,8 @@ class Case:
     """The folder that contains the folders of kinds."""
     suites: tuple[str, ...] = (f"onnx-{onnx.__version__}",)
     """All suites with a byte-identical copy of the test."""
+    bounds: Bounds = ()
+    """The largest absolute error of each output, instead of one for all."""
 
     @property
     def name(self) -> str:

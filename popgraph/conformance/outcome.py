@@ -14,7 +14,7 @@ from onnx.backend.test.runner import Runner
 
 from popgraph.backend import CBackend, PreparedModel
 from popgraph.backends.base import ComputedBy
-from popgraph.conformance.cases import Case
+from popgraph.conformance.cases import Bounds, Case
 from popgraph.conformance.groups import OTHER, group_of
 from popgraph.support.errors import PopgraphError
 
@@ -132,30 +132,40 @@ def _is_in_c(backend: type[Backend]) -> bool:
 def wrong_outputs(case: Case, prepared: BackendRep) -> Iterator[str]:
     """Yields a description of the wrong outputs of each data set."""
     for inputs, wanted in case.data_sets():
-        difference = differences(wanted, prepared.run(inputs), case.found.rtol, case.found.atol)
+        bounds = case.bounds or (case.found.atol,) * len(wanted)
+        difference = differences(wanted, prepared.run(inputs), case.found.rtol, bounds)
         if difference:
             yield difference
 
 
-def differences(wanted: Sequence[Any], found: Sequence[Any], rtol: float, atol: float) -> str:
+def differences(
+    wanted: Sequence[Any], found: Sequence[Any], rtol: float, bounds: Bounds | float
+) -> str:
     """
     The first difference by ONNX's own comparison, plus missing values; empty if there is none.
     """
     if len(wanted) != len(found):
         return f"{len(found)} values, not {len(wanted)}"
-    for one, other in zip(wanted, found, strict=True):
+    atols = bounds if isinstance(bounds, tuple) else (bounds,) * len(wanted)
+    if len(wanted) != len(atols):
+        return f"{len(wanted)} values, but {len(atols)} bounds"
+    for one, other, atol in zip(wanted, found, atols, strict=True):
         difference = _difference(one, other, rtol, atol)
         if difference:
             return difference
     return ""
 
 
-def _difference(wanted: Any, found: Any, rtol: float, atol: float) -> str:
+def _difference(wanted: Any, found: Any, rtol: float, atol: float | None) -> str:
     if wanted is None or found is None:
         return "" if wanted is found else f"{found!r}, not {wanted!r}"
     if isinstance(wanted, list):
         is_list = isinstance(found, list | tuple)
-        return differences(wanted, found, rtol, atol) if is_list else "no sequence"
+        alike = (atol,) * len(wanted)
+        return differences(wanted, found, rtol, alike) if is_list else "no sequence"
+    if atol is None:
+        types = [f"{each.dtype} of shape {list(each.shape)}" for each in (found, wanted)]
+        return "" if types[0] == types[1] else f"{types[0]}, not {types[1]}"
     try:
         Runner.assert_similar_outputs([wanted], [found], rtol, atol)
     except AssertionError as error:

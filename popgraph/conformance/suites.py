@@ -14,7 +14,7 @@ from typing import Any
 
 from onnx.backend.test.case.test_case import TestCase
 
-from popgraph.conformance.cases import MODELS, Case
+from popgraph.conformance.cases import MODELS, Bounds, Case
 from popgraph.support.errors import ModelError
 
 MODEL, DESCRIPTION = "model.onnx", "data.json"
@@ -99,6 +99,7 @@ def _cases(folder: Path) -> list[Case]:
 def _case(folder: Path) -> Case:
     kind, has_model = folder.parent.name, (folder / MODEL).is_file()
     said = _description(folder / DESCRIPTION)
+    rtol, atol, bounds = _tolerances(said, str(folder / DESCRIPTION))
     test = TestCase(
         name=folder.name,
         model_name=str(said.get("model_name", folder.name.removeprefix(PREFIX))),
@@ -107,10 +108,26 @@ def _case(folder: Path) -> Case:
         model=None,
         data_sets=None,
         kind=kind,
-        rtol=float(said.get("rtol", RTOL)),
-        atol=float(said.get("atol", ATOL)),
+        rtol=rtol,
+        atol=atol,
     )
-    return Case(kind, test, folder.parent.parent)
+    return Case(kind, test, folder.parent.parent, bounds=bounds)
+
+
+def _tolerances(said: dict[str, Any], where: str) -> tuple[float, float, Bounds]:
+    """The tolerances of all outputs, and the bounds of each one if `atol` is a list."""
+    try:
+        rtol, atol = float(said.get("rtol", RTOL)), said.get("atol", ATOL)
+        if isinstance(atol, list):
+            bounds = tuple(None if each is None else float(each) for each in atol)
+            return rtol, ATOL, bounds
+        return rtol, float(atol), ()
+    except (TypeError, ValueError):
+        raise ModelError(
+            "a tolerance that is not a number",
+            where,
+            "atol may also be a list: a number, or null, for each output",
+        ) from None
 
 
 def _description(file: Path) -> dict[str, Any]:

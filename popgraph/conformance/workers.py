@@ -5,62 +5,75 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from onnx.backend.base import Backend
 
 from popgraph.conformance.cases import Case
 from popgraph.conformance.outcome import Outcome, Status, outcome
 
+T = TypeVar("T")
+
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
 """Forking avoids loading the cases again, which takes seconds."""
 
+Run: TypeAlias = Callable[[int], T]
+"""Runs the case of a number."""
 
-def serve(cases: Sequence[Case], backend: type[Backend], connection: Connection) -> None:
+
+@dataclass(frozen=True)
+class Ended:
+    """A run without a result, after a crash or a timeout."""
+
+    reason: str
+    seconds: float
+
+
+def serve(run: Run[Any], connection: Connection) -> None:
     """Runs cases by number until the parent sends None."""
     while (number := connection.recv()) is not None:
-        connection.send(outcome(cases[number], backend))
+        connection.send(run(number))
 
 
-class Worker:
-    """A process, and the case that it runs."""
+class Worker(Generic[T]):
+    """A process, and the number of the case that it runs."""
 
-    def __init__(self, cases: Sequence[Case], backend: type[Backend], limit: float) -> None:
+    def __init__(self, run: Run[T], limit: float) -> None:
         context: Any = multiprocessing.get_context(METHOD)
         self.connection, theirs = context.Pipe()
-        self._cases, self._limit = cases, limit
-        self._process = context.Process(target=serve, args=(cases, backend, theirs), daemon=True)
+        self._limit = limit
+        self._process = context.Process(target=serve, args=(run, theirs), daemon=True)
         self._process.start()
         theirs.close()
-        self._case: Case | None = None
+        self.number = -1
         self._began = 0.0
 
     def begin(self, number: int) -> None:
         """Starts a case."""
-        self._case, self._began = self._cases[number], time.monotonic()
+        self.number, self._began = number, time.monotonic()
         self.connection.send(number)
 
     def left(self) -> float:
         """Seconds until the timeout."""
         return max(0.0, self._began + self._limit - time.monotonic())
 
-    def result(self) -> Outcome | None:
-        """The outcome of its case, or None if it still runs. Ends the process on a timeout."""
-        assert self._case is not None
+    def result(self) -> T | Ended | None:
+        """The result of its case, or None if it still runs. Ends the process on a timeout."""
         seconds = time.monotonic() - self._began
         if self.connection.poll():
             try:
-                found: Outcome = self.connection.recv()
+                found: T = self.connection.recv()
             except EOFError:
-                return Outcome.of(self._case, Status.FAILED, self._death(), seconds)
+                return Ended(self._death(), seconds)
             return found
         if self.left():
             return None
         self.end()
-        reason = f"it takes longer than {self._limit:g} s"
-        return Outcome.of(self._case, Status.FAILED, reason, seconds)
+        return Ended(f"it takes longer than {self._limit:g} s", seconds)
 
     def _death(self) -> str:
         self._process.join()
@@ -83,11 +96,27 @@ def outcomes(
     cases: Sequence[Case], backend: type[Backend], jobs: int, limit: float
 ) -> Iterator[Outcome]:
     """Runs all cases in parallel; yields outcomes in order of completion."""
-    waiting = iter(range(len(cases)))
-    busy: list[Worker] = []
+    run = partial(_outcome, cases, backend)
+    for number, found in isolated(run, range(len(cases)), jobs, limit):
+        if isinstance(found, Ended):
+            yield Outcome.of(cases[number], Status.FAILED, found.reason, found.seconds)
+        else:
+            yield found
+
+
+def _outcome(cases: Sequence[Case], backend: type[Backend], number: int) -> Outcome:
+    return outcome(cases[number], backend)
+
+
+def isolated(
+    run: Run[T], numbers: Iterable[int], jobs: int, limit: float
+) -> Iterator[tuple[int, T | Ended]]:
+    """Runs numbered cases in processes; yields results in order of completion."""
+    waiting = iter(numbers)
+    busy: list[Worker[T]] = []
     try:
         for number in _first(waiting, jobs):
-            busy.append(Worker(cases, backend, limit))
+            busy.append(Worker(run, limit))
             busy[-1].begin(number)
         while busy:
             wait([worker.connection for worker in busy], min(worker.left() for worker in busy))
@@ -95,13 +124,13 @@ def outcomes(
                 found = worker.result()
                 if found is None:
                     continue
-                yield found
+                yield worker.number, found
                 following = next(waiting, None)
                 if following is None:
                     busy.pop(at).end()
                     continue
                 if not worker.is_alive:
-                    busy[at] = Worker(cases, backend, limit)
+                    busy[at] = Worker(run, limit)
                 busy[at].begin(following)
     finally:
         for worker in busy:
