@@ -608,6 +608,7 @@ NUMBERS = {
     "graphcore/contract_in_floats.py:STRIP": "whole vectors of every machine, whatever its width",
     "graphcore/intervals.py:DEEPEST": "ends a search, whatever the machine",
     "graphcore/to_structured/windows.py:MOST_PLACES": "the values of an i8",
+    "structured/schedule/reduction_order.py:LEAST_BLOCK": "decides bits, so all machines have it",
     "structured/to_loops/elementwise/order.py:DIGIT": "the bits of a byte",
     "structured/to_loops/elementwise/order.py:BUCKETS": "the values of a byte",
     "structured/to_loops/elementwise/suppress.py:CHUNK": "how far a loop runs that has no way out",
