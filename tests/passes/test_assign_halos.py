@@ -17,7 +17,6 @@ import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.structured.fused import region
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
@@ -189,7 +188,7 @@ def test_halos_of_empty_tensors(width: int, threads: int) -> None:
 
 
 def separable(channels: int, *, concat: bool = False) -> bytes:
-    """A 1x1 convolution and a depthwise one, which reads all its channels, also concatenated."""
+    """A 1x1 convolution and a depthwise one with a residual, or concatenated with its input."""
     first, weight = convolution("first", "x", (3, channels), 1)
     nodes = [first, helper.make_node("Relu", ["first"], ["middle"])]
     window = RANDOM.standard_normal((channels, 1, 3, 3)).astype(np.float32)
@@ -198,7 +197,7 @@ def separable(channels: int, *, concat: bool = False) -> bytes:
     if concat:
         nodes.append(helper.make_node("Concat", ["z", "middle"], ["y"], axis=1))
     else:
-        nodes.append(helper.make_node("Add", ["z", "z"], ["y"]))
+        nodes.append(helper.make_node("Add", ["z", "middle"], ["y"]))
     return model(nodes, [weight, numpy_helper.from_array(window, "window")])
 
 
@@ -219,27 +218,35 @@ def test_pixels_are_spread_over_l1(network: bytes, machine: Machine, wide: int) 
     module, compilation = load(network)
     before = module.clone()
     lower(module, compilation, Options(machine=machine), until="assign-halos")
-    (window,) = (
+    window = depthwise(module)
+    *_, pitch = physical_shape(tensor(window.lhs))
+    assert pitch == wide
+    assert not [op for op in copies(module) if op.output is window.lhs]
+    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
+
+
+def test_filters_are_spread_like_pixels() -> None:
+    """Values stay the same in planned memory, too."""
+    made, options = separable(64), Options(machine=replace(Machine(), l1_ways_free=0))
+    module, compilation = load(made)
+    lower(module, compilation, options, until="assign-halos")
+    window = depthwise(module)
+    pitches = [physical_shape(tensor(value))[-1] for value in (window.lhs, window.rhs)]
+    assert pitches == [80, 80]
+    module, compilation = load(made)
+    before = module.clone()
+    lower(module, compilation, options)
+    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
+
+
+def depthwise(module: ModuleOp) -> tile.ReduceOp:
+    """The contraction with a window of 3x3 in a single channel."""
+    (found,) = (
         op
         for op in module.walk()
         if tile.is_contraction(op) and op.sizes[op.parallel_rank :] == (1, 3, 3)
     )
-    *_, pitch = physical_shape(tensor(window.lhs))
-    assert pitch == wide
-    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
-
-
-def test_spread_pixels_keep_values() -> None:
-    """Also in a second run, and where a fused kernel has a slice of the channels without a halo."""
-    made = separable(64)
-    machine = replace(Machine(), l1_ways_free=0)
-    module, compilation = load(made)
-    before = module.clone()
-    lower(module, compilation, Options(machine=machine), until="fuse-channels")
-    (fused,) = (op for op in module.walk() if isinstance(op, tile.FusedOp))
-    local = [region(tensor(op.results[0]), {3: 32}) for op in fused.members[:1]]
-    assert [physical_shape(type_)[-1] for type_ in local] == [32]
-    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
+    return found
 
 
 IMAGE = (1, 3, 5, 6)

@@ -352,7 +352,7 @@ def region(
     """
     The region of a local value: `steps` indices along these axes, all along others, plus the halo.
 
-    Axes of which it has a slice have no halo. Along the producer's loop of a line buffer, it is the
+    Sliced axes have no halo. Along the producer's loop of a line buffer, it is the
     rows that one iteration reads.
     """
     around, shape = halo_of(type_), list(type_.get_shape())

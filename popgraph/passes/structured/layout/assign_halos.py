@@ -101,6 +101,7 @@ def fold_padding(op: tile.AssembleOp, rectified: Rectified, machine: Machine) ->
     if len(op.pieces) != 1 or set(op.steps.data) != {1}:
         return
     piece, shape = op.pieces[0], tensor(op.output).get_shape()
+    _read_without_views(piece)
     offsets = op.offsets.data
     found = list(_readers(op))
     readers = [
@@ -115,43 +116,77 @@ def fold_padding(op: tile.AssembleOp, rectified: Rectified, machine: Machine) ->
         return
     size = tensor(piece).get_shape()
     high = [whole - low - own for whole, low, own in zip(shape, offsets, size, strict=True)]
-    spread = [*high[:-1], high[-1] + _spreading(piece, op, readers, machine)]
-    if give_halo(piece, offsets, spread) or give_halo(piece, offsets, high):
+    lines = max(_window_lines(*reading, machine) for reading in readers)
+    spread = [*high[:-1], high[-1] + _spreading(piece, lines, machine)]
+    spreads = _is_only_read(piece, op) and give_halo(piece, offsets, spread)
+    if spreads or give_halo(piece, offsets, high):
         for reader, number, map_ in readers:
             _read_past(reader, number, piece, map_, offsets)
+            _spread_filters(reader, number, machine)
         erase_unused(op)
 
 
-def _spreading(
-    value: SSAValue,
-    padding: tile.AssembleOp,
-    readers: Sequence[tuple[Reader, int, AffineMap]],
-    machine: Machine,
-) -> int:
+def _read_without_views(value: SSAValue) -> None:
+    """
+    z = f(view x)  ->  z = f(x), in operations that read x by an index map
+
+    A residual next to a grouped convolution is a view, and a viewed tensor may have no halo.
+    """
+    for use in list(value.uses):
+        view = use.operation
+        if not isinstance(view, tile.ViewOp):
+            continue
+        for seen in list(view.output.uses):
+            op, number = seen.operation, seen.index
+            if isinstance(op, tile.ReduceOp) and number >= len(op.inputs):
+                number -= len(op.inputs)
+                name, maps, sizes = "epilogue_maps", op.epilogue_input_maps, op.sizes
+                sizes = sizes[: op.parallel_rank]
+            elif isinstance(op, Reader):
+                name, maps, sizes = "maps", op.input_maps, op.sizes
+            else:
+                continue
+            if number < len(maps) and (map_ := through_view(view, maps[number], sizes)):
+                op.operands[seen.index] = value
+                changed = [*maps[:number], map_, *maps[number + 1 :]]
+                op.properties[name] = maps_attribute(changed)
+        erase_unused(view)
+
+
+def _spreading(value: SSAValue, lines: int, machine: Machine) -> int:
     """
     The elements to add to each pixel, a cache line or none, to spread pixels over the sets of L1.
 
-    Only for a window of a depthwise convolution of which more lines are evicted than a line for
-    each pixel adds to memory, and not for a piece of a concatenation, which may lie in the whole.
+    None unless the evicted fraction of a window of `lines` pixels exceeds the growth of the tensor.
     """
     # 512 channels are 2 KiB, so all pixels share two sets: a 9x9 window on 32x32 pixels takes 2.7
     # times as long without the line, one of 3x3 on 14x14 pixels 1.8 times (Zen 5).
     type_ = tensor(value)
-    size, element = type_.get_shape()[-1], element_bytes(type_)
-    others = [use.operation for use in value.uses if use.operation is not padding]
-    pitch, line = size * element, machine.line_bytes
-    if (
-        machine.is_scalar
-        or not pitch
-        or pitch % line
-        or not all(isinstance(other, Reader) for other in others)
-    ):
+    element, line = element_bytes(type_), machine.line_bytes
+    pitch = type_.get_shape()[-1] * element if type_.get_shape() else 0
+    if machine.is_scalar or not pitch or pitch % line:
         return 0
-    for reader, number, map_ in readers:
-        lines = _window_lines(reader, number, map_, machine)
-        if machine.evicted_lines(pitch, lines) * pitch > lines * line:
-            return machine.line_elements(element)
-    return 0
+    evicted = machine.evicted_lines(pitch, lines)
+    return machine.line_elements(element) if evicted * pitch > lines * line else 0
+
+
+def _spread_filters(op: Reader, number: int, machine: Machine) -> None:
+    """Spreads the filters of a depthwise convolution, whose image is operand `number`."""
+    if number > 1 or not _window_lines(op, number, op.input_maps[number], machine):
+        return
+    filters = op.operands[1 - number]
+    taps = prod(op.sizes[op.parallel_rank :]) if isinstance(op, tile.ReduceOp) else 0
+    more = _spreading(filters, taps, machine)
+    if more and op.input_maps[0].results[-1] == op.input_maps[1].results[-1]:
+        rank = tensor(filters).get_num_dims()
+        if can_have_halo(filters) and _is_only_read(filters):
+            give_halo(filters, [0] * rank, [0] * (rank - 1) + [more])
+
+
+def _is_only_read(value: SSAValue, beside: Operation | None = None) -> bool:
+    """Whether no concatenation may hold a tensor: its users, except for one, read elements."""
+    users = (use.operation for use in value.uses)
+    return all(isinstance(user, Reader) for user in users if user is not beside)
 
 
 def _window_lines(op: Reader, number: int, map_: AffineMap, machine: Machine) -> int:

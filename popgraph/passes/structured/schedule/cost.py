@@ -121,7 +121,7 @@ class Window:
         """
         Registers for vectors that a later step reads again.
 
-        Each step reads one vector a row, of which the next step of its phase needs all but one.
+        Each step reads one vector a row, and the next step of its phase needs all but one of them.
         """
         # With stride 2, a 3-tap window has phases of 2 and 1 steps: the second is read only once.
         # 7 rows of a 7-tap window instead of 4 fill the latency of FMAs with 16 registers: 100
