@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -138,6 +139,14 @@ class Machine:
     def is_scalar(self) -> bool:
         """Whether a register holds a single number, as on microcontrollers."""
         return self.vector_bytes <= 4
+
+    def evicted_lines(self, step: int, count: int) -> int:
+        """Lines beyond the associativity of L1, of `count` lines at a distance of `step` bytes."""
+        # 14 rows at a distance of a page share one set. With 8 ways, six of them stay next to a
+        # panel and eight are evicted (case rows-a-page-apart.mlir).
+        page, line = self.page_bytes, self.line_bytes
+        sets = Counter(row * step % page // line for row in range(count))
+        return sum(max(0, lines - self.l1_ways_free) for lines in sets.values())
 
     def line_elements(self, element_bytes: int) -> int:
         """Elements per cache line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -15,9 +16,11 @@ from xdsl.utils.exceptions import VerifyException
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
-from popgraph.dialects.tile.attributes import halo_of
+from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.support.machine import Machine
 from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
 from popgraph.testing.templates.frame import vector
 from tests.passes.sharing import sharing_all
@@ -182,6 +185,68 @@ def test_halos_of_empty_tensors(width: int, threads: int) -> None:
     original = module.clone()
     lower(module, compilation, Options(threads=threads))
     assert_same_meaning(original, module, compilation.weights)
+
+
+def separable(channels: int, *, concat: bool = False) -> bytes:
+    """A 1x1 convolution and a depthwise one with a residual, or concatenated with its input."""
+    first, weight = convolution("first", "x", (3, channels), 1)
+    nodes = [first, helper.make_node("Relu", ["first"], ["middle"])]
+    window = RANDOM.standard_normal((channels, 1, 3, 3)).astype(np.float32)
+    options = {"group": channels, "pads": [1] * 4}
+    nodes.append(helper.make_node("Conv", ["middle", "window"], ["z"], **options))
+    if concat:
+        nodes.append(helper.make_node("Concat", ["z", "middle"], ["y"], axis=1))
+    else:
+        nodes.append(helper.make_node("Add", ["z", "middle"], ["y"]))
+    return model(nodes, [weight, numpy_helper.from_array(window, "window")])
+
+
+@pytest.mark.parametrize(
+    ("network", "machine", "wide"),
+    [
+        (separable(512), Machine(), 512 + 16),
+        (separable(512), Machine().with_vectors(32, 16), 512 + 16),
+        (separable(496), Machine(), 496),
+        (separable(64), Machine(), 64),
+        (separable(64), replace(Machine(), l1_ways_free=0), 64 + 16),
+        (separable(512, concat=True), Machine(), 512),
+        (separable(512), replace(Machine(), vector_bytes=4), 512),
+    ],
+)
+def test_pixels_are_spread_over_l1(network: bytes, machine: Machine, wide: int) -> None:
+    """Pixels of 512 channels begin in two sets of L1, those of 496 channels in all of them."""
+    module, compilation = load(network)
+    before = module.clone()
+    lower(module, compilation, Options(machine=machine), until="assign-halos")
+    window = depthwise(module)
+    *_, pitch = physical_shape(tensor(window.lhs))
+    assert pitch == wide
+    assert not [op for op in copies(module) if op.output is window.lhs]
+    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
+
+
+def test_filters_are_spread_like_pixels() -> None:
+    """Values stay the same in planned memory, too."""
+    made, options = separable(64), Options(machine=replace(Machine(), l1_ways_free=0))
+    module, compilation = load(made)
+    lower(module, compilation, options, until="assign-halos")
+    window = depthwise(module)
+    pitches = [physical_shape(tensor(value))[-1] for value in (window.lhs, window.rhs)]
+    assert pitches == [80, 80]
+    module, compilation = load(made)
+    before = module.clone()
+    lower(module, compilation, options)
+    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
+
+
+def depthwise(module: ModuleOp) -> tile.ReduceOp:
+    """The contraction with a window of 3x3 in a single channel."""
+    (found,) = (
+        op
+        for op in module.walk()
+        if tile.is_contraction(op) and op.sizes[op.parallel_rank :] == (1, 3, 3)
+    )
+    return found
 
 
 IMAGE = (1, 3, 5, 6)

@@ -16,9 +16,12 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from popgraph.compiler import runner
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.structured.fused import region
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
+from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.machine import Machine
 from popgraph.support.tuning import Tuning
 from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
@@ -88,6 +91,15 @@ def test_other_convolutions_are_not_fused(network: Network) -> None:
     An image that is an output is stored in full; one panel of channels leaves nothing to split.
     """
     assert not chains(lowered(network))
+
+
+def test_a_slice_of_channels_has_no_halo_along_them() -> None:
+    """Pixels of 64 channels are spread over L1, those of 32 channels in a fused kernel are not."""
+    options = Options(machine=replace(Machine(), l1_ways_free=0))
+    (chain,) = chains(lowered(separable(64), options=options))
+    type_ = tensor(chain.members[0].results[0])
+    assert physical_shape(type_) == (1, 16, 16, 64 + 16)
+    assert physical_shape(region(type_, {3: 32})) == (1, 16, 16, 32)
 
 
 def test_large_images_use_line_buffers() -> None:

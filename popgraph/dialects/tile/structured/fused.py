@@ -352,12 +352,15 @@ def region(
     """
     The region of a local value: `steps` indices along these axes, all along others, plus the halo.
 
-    Along the producer's loop of a line buffer, it is the rows that one iteration reads.
+    Sliced axes have no halo. Along the producer's loop of a line buffer, it is the
+    rows that one iteration reads.
     """
     around, shape = halo_of(type_), list(type_.get_shape())
     assert around is not None, "local values are dense but for a halo"
     low, high = list(around.low), list(around.high)
     for axis, step in steps.items():
+        if step < shape[axis]:
+            low[axis] = high[axis] = 0
         shape[axis] = step
     if buffer is not None:
         axis = buffer.loops[0]

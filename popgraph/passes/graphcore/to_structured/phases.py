@@ -94,13 +94,15 @@ def lower_by_phases(op: AnyInputGrad, tuning: Tuning) -> SSAValue:
     """
     conv_input_grad(dy, w)  ->  tile.assemble of a contraction for each phase.
 
-    Without phases, dy would be dilated with zeros, and most products would be zero. With few
-    channels or many phases, one contraction computes all phases as channels.
+    Without phases, dy would be dilated with zeros, and most products would be zero. With a single
+    window, few channels or many phases, one contraction computes all phases as channels.
     """
     geometry = _with_disjoint_windows(op.geometry(shape_of(op.w)), shape_of(op.dy)[2:])
     axes = axes_of(geometry, op.shape.data[2:])
     if prod(geometry.strides) == 1 or not all(axes):
         return lower_conv_input_grad(op)
+    if _is_one_window(op):
+        return _interleaved(op, replace(geometry, strides=geometry.kernel))
     if _is_interleaved(op, axes, tuning):
         return _interleaved(op, geometry)
     return _by_phase(op, geometry, axes)
@@ -193,6 +195,16 @@ def _interleaved_axes(geometry: Geometry, space: Shape) -> list[InterleavedAxis]
     ]
 
 
+def _is_one_window(op: AnyInputGrad) -> bool:
+    """
+    Whether dy is one pixel, and its window the whole result: a matmul, and a view of its result.
+
+    The first layer of a generator, and the gradient of a convolution that covers its image.
+    """
+    weight, windows = shape_of(op.w), shape_of(op.dy)
+    return prod(windows[2:]) == 1 and weight[2:] == op.shape.data[2:] and not any(op.pads)
+
+
 def _is_interleaved(op: AnyInputGrad, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
     """Whether one convolution of all phases pays in spite of its zero taps."""
     if prod(op.dilations.data) != 1:
@@ -269,4 +281,8 @@ def _in_order(y: SSAValue, axes: Sequence[InterleavedAxis], result: Shape) -> SS
 
 
 def _transposed(value: SSAValue, order: Sequence[int]) -> SSAValue:
-    return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])
+    shape = shape_of(value)
+    result, long = [shape[axis] for axis in order], [axis for axis in order if shape[axis] != 1]
+    if long == sorted(long):
+        return viewed(value, result)
+    return moved(value, permutation(order), result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache, cached_property
 
 from xdsl.dialects.builtin import IntegerType, TensorType
@@ -18,6 +17,8 @@ from popgraph.passes.structured.schedule.reduction_order import Order
 from popgraph.support.machine import Machine
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
+
+_evicted_lines = cache(Machine.evicted_lines)
 
 
 class Factor:
@@ -85,7 +86,7 @@ class Factor:
         stride = self.form.stride(rows.last) if rows is not None else None
         if stride is None or abs(stride) < self._line:
             return 0
-        return _evicted_lines(abs(stride) * self._element_bytes, block, self._machine)
+        return _evicted_lines(self._machine, abs(stride) * self._element_bytes, block)
 
     def rereads(self, rows: Group | None) -> bool:
         """Whether a step of the innermost reduction rereads an element of another row."""
@@ -93,16 +94,6 @@ class Factor:
         if rows is None or inner is None:
             return False
         return self.form.stride(inner) == self.form.stride(rows.last) != 0
-
-
-@cache
-def _evicted_lines(step: int, block: int, machine: Machine) -> int:
-    """Lines beyond the associativity of L1, of `block` lines at a distance of `step` bytes."""
-    # 14 rows at a distance of a page share one set. With 8 ways, six of them stay next to a panel
-    # and eight are evicted (case rows-a-page-apart.mlir).
-    page, line = machine.page_bytes, machine.line_bytes
-    sets = Counter(row * step % page // line for row in range(block))
-    return sum(max(0, lines - machine.l1_ways_free) for lines in sets.values())
 
 
 class Reads:

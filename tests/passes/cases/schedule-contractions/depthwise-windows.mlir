@@ -20,7 +20,7 @@ builtin.module {
   ^bb0(%0: tensor<9x17x40xf32>, %1: tensor<3x3x40xf32>):
     %2 = tile.reduce ins(%0, %1 : tensor<9x17x40xf32>, tensor<3x3x40xf32>) domain [4, 8, 40, 3, 3] parallel 3 : i64
         maps [#map, #map1] epilogue_maps [] product f32
-        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 6, kc 256, lanes 4, n_inner 1, window_panels 10> epilogue {
+        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 7, kc 256, lanes 4, n_inner 1, window_panels 10> epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x8x40xf32>
