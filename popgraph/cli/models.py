@@ -117,17 +117,14 @@ def with_step(options: Options, step: DeviceStep | None) -> Options:
 def _training_step(path: Path) -> DeviceStep:
     """The training step of a file on this machine, with the step options of its text."""
     from popgraph.compiler import for_this_machine
-    from popgraph.engine.plan import StepPlan
     from popgraph.passes.options import Options
-    from popgraph.training.device_step import DeviceStep, of_trainer
+    from popgraph.training.device_step import DeviceStep
 
-    task = training_task(path)
-    plan = StepPlan.of(task.step_options, {})
-    for name, reason in of_trainer(plan).items():
+    step = DeviceStep.of_text(training_task(path))
+    for name, reason in step.left_out.items():
         note(f"{path}: {name} has no effect on a single step: {reason}")
-    if plan.accumulate > 1:
-        note(f"{path}: the program computes one of the {plan.accumulate} micro-batches of a step")
-    step = DeviceStep.planned(task, plan)
+    if step.period > 1:
+        note(f"{path}: the program computes one of the {step.period} micro-batches of a step")
     machine = for_this_machine(Options()).machine
     assert machine is not None, "this machine is known"
     step.check(machine)

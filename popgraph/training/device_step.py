@@ -29,8 +29,7 @@ _OF_TRAINER = {
 """Step options that only a trainer can apply, with the reason."""
 
 
-def of_trainer(plan: StepPlan) -> dict[str, str]:
-    """The step options of a plan that only a trainer can apply, with the reasons."""
+def _left_out(plan: StepPlan) -> dict[str, str]:
     return {
         name: reason
         for name, reason in _OF_TRAINER.items()
@@ -53,7 +52,7 @@ class DeviceStep:
         UnsupportedError for step options that need a trainer, ModelError if nothing is trained.
         """
         plan = StepPlan.of(task.step_options, given)
-        for name, reason in of_trainer(plan).items():
+        for name, reason in _left_out(plan).items():
             raise UnsupportedError(
                 f"an exported step has no {name}: {reason}", name, f"leave out {name}"
             )
@@ -63,15 +62,24 @@ class DeviceStep:
                 "loss_scale",
                 "a number: loss_scale = 128.0",
             )
-        return DeviceStep.planned(task, plan)
+        return DeviceStep._planned(task, plan)
 
     @staticmethod
-    def planned(task: Task, plan: StepPlan) -> DeviceStep:
-        """The step of one program: options of the plan that need a trainer have no effect."""
+    def of_text(task: Task) -> DeviceStep:
+        """The step of a text's task; step options that need a trainer are `left_out`."""
+        return DeviceStep._planned(task, StepPlan.of(task.step_options, {}))
+
+    @staticmethod
+    def _planned(task: Task, plan: StepPlan) -> DeviceStep:
         assert task.rule is not None, "the caller has checked that the text has an optimizer"
         task.selection.check()
         task = replace(task, rule=plan.for_loss(task.rule))
         return DeviceStep(Ranks.current().task(task, plan, even=True), plan)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The step options of the plan that only a trainer can apply, with the reasons."""
+        return _left_out(self.plan)
 
     def check(self, machine: Machine) -> None:
         """RunError unless the machine has products of the plan's precision."""
