@@ -173,7 +173,7 @@ def replaced(original: Any) -> Any:
 
 
 def unscaled_loss(original: Any) -> Any:
-    return lambda self, loss, weights: original(replace(self, loss_scale=1.0), loss, weights)
+    return lambda self, *rest: original(replace(self, loss_scale=1.0), *rest)
 
 
 def from_zero(original: Any) -> Any:
