@@ -28,6 +28,10 @@ DIVIDING = {"QuantizeLinear", "DequantizeLinear"}
 """Operators whose operands keep their values: a scale of zero has no meaning."""
 
 
+STATEFUL = {"BatchNormalization"}
+"""Operators whose constants change in training, so that no other node may read them."""
+
+
 @dataclass(frozen=True)
 class _Site:
     """An operand of a node, maybe of one in a body."""
@@ -104,7 +108,7 @@ def read_twice(draw: DrawFn, network: Network) -> Network:
 
 def share_initializer(draw: DrawFn, network: Network) -> Network:
     """Two nodes read one initializer, which has the elements of one of theirs."""
-    constants = [site for site in _sites(network) if isinstance(site.operand, Constant)]
+    constants = list(_constants(network))
     pairs = [(one, other) for one, other in permutations(constants, 2) if one.may_become(other, {})]
     if not pairs:
         return network
@@ -129,10 +133,11 @@ def return_input(draw: DrawFn, network: Network) -> Network:
 
 def return_initializer(draw: DrawFn, network: Network) -> Network:
     """An initializer that a node reads is an output."""
-    constants = [site.operand for site in _sites(network) if isinstance(site.operand, Constant)]
+    constants = list(_constants(network))
     if not constants:
         return network
-    chosen = draw(st.sampled_from(constants))
+    chosen = draw(st.sampled_from(constants)).operand
+    assert isinstance(chosen, Constant)
     return replace(_sharing(network, chosen), again=(*network.again, chosen))
 
 
@@ -163,6 +168,15 @@ def _sites(network: Network, before: Path = ()) -> Iterator[_Site]:
                 yield _Site((*before, number, position), node.op, operand)
         for place, inner in enumerate(node.body.networks if node.body else ()):
             yield from _sites(inner, (*before, number, place))
+
+
+def _constants(network: Network) -> Iterator[_Site]:
+    """The operands that are constants and equal no running statistics."""
+    sites = list(_sites(network))
+    statistics = {site.operand for site in sites if site.op in STATEFUL}
+    for site in sites:
+        if isinstance(site.operand, Constant) and site.operand not in statistics:
+            yield site
 
 
 def _types(network: Network, path: Path = ()) -> Iterator[tuple[Path, list[Attribute]]]:
