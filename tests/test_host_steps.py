@@ -411,3 +411,24 @@ def test_host_steps_in_a_function_called_by_a_branch() -> None:
     x = np.array([1, 0, 2, 3], np.float32)
     for choice in (True, False):
         np.testing.assert_array_equal(run(x=x, c=np.array(choice))["r"], [[0, 2, 3]])
+
+
+RETURNED = """graph g(x: f32[4], s: string[2]) -> (x: f32[4], w: f32[4], z: f32[4], t: string[2]) {
+    weight w: f32[4] = ones
+    z = Identity(x)
+    t = StringConcat(s, s)
+}
+"""
+
+
+def test_outputs_that_are_inputs_or_weights_have_memory_of_their_own() -> None:
+    run = popgraph.compile(RETURNED)
+    whole = np.arange(8, dtype=np.float32)
+    given = {"x": whole[2:6], "s": np.array(["a", "b"], object)}
+    found = run(given)
+    arrays = [found[name] for name in ("x", "w", "z")]
+    for at, array in enumerate(arrays):
+        assert not any(np.shares_memory(array, other) for other in (whole, *arrays[:at]))
+        array[:] = -1
+    np.testing.assert_array_equal(whole, np.arange(8))
+    np.testing.assert_array_equal(run(given)["w"], np.ones(4))

@@ -28,6 +28,7 @@ from popgraph.support.tuning import Tuning
 from popgraph.testing import (
     Network,
     Node,
+    aliased,
     assert_close,
     build_network,
     controlled,
@@ -64,7 +65,7 @@ def compare(network: Network, options: Options, threads: int, last: str | None =
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_fuzz_c_equals_reference(dtype: str, threads: int) -> None:
-    @given(networks(dtype=dtype))
+    @given(aliased(networks(dtype=dtype)))
     def same(network: Network) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -73,7 +74,7 @@ def test_fuzz_c_equals_reference(dtype: str, threads: int) -> None:
     same()
 
 
-@given(networks(dtype="f32"), sampled_from([SIZE, BALANCED]))
+@given(aliased(networks(dtype="f32")), sampled_from([SIZE, BALANCED]))
 def test_fuzz_small_programs_equal_the_reference(network: Network, optimize: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -81,14 +82,14 @@ def test_fuzz_small_programs_equal_the_reference(network: Network, optimize: str
         compare(network, Options(optimize=optimize, tuning=Tuning(least_products=64)), 1)
 
 
-@given(controlled(dtype="f64"))
+@given(aliased(controlled(dtype="f64")))
 def test_fuzz_branches_and_loops_in_c_equal_the_reference(network: Network) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         compare(network, Options(), 2)
 
 
-@given(training_networks(dtype="f64", max_nodes=4) | training_controlled(dtype="f64"))
+@given(aliased(training_networks(dtype="f64", max_nodes=4) | training_controlled(dtype="f64")))
 def test_fuzz_training_in_c_equals_reference(network: Network) -> None:
     rule = SGD(learning_rate=Scalar(0.1, constant=False), momentum=Scalar(0.5))
     names = tuple(network.name(number, "loss") for number in network.gradients)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -57,8 +56,8 @@ def command(
     from popgraph.measure.bisect import bisect, options_here
 
     models.check_place(output, "--output")
-    module, compilation, training = models.opened(model, dim, value, train=train)
-    wanted = replace(options(winograd, schedule, Switch.OFF, passes=extra), training=training)
+    module, compilation, step = models.opened(model, dim, value, train=train)
+    wanted = models.with_step(options(winograd, schedule, Switch.OFF, passes=extra), step)
     compilation.weights.own()
     found = bisect(module, compilation, options_here(wanted, threads), seed=seed)
     if found is None:

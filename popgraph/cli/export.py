@@ -252,8 +252,7 @@ def command(
     step_options["determinism"] = PORTABLE if portable else None
     task = models.training_task(model, freeze or (), train_only or (), adapters) if train else None
     step = None if task is None else _device_step(task, step_options)
-    task = None if step is None else step.task
-    module, compilation, _ = models.opened(model, dim, value, train=train, ranged=True, task=task)
+    module, compilation, _ = models.opened(model, dim, value, train=train, ranged=True, step=step)
     made = options(schedule=schedule, indices=indices, passes=extra)
     made = replace(made, machine=exporter.machine, dropout=dropout)
     made = replace(made, optimize=exporter.optimize, determinism=wanted)

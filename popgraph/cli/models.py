@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from popgraph.backends.interface import KnownCall
     from popgraph.compiler import BuildRequest
     from popgraph.passes.base import Compilation
-    from popgraph.passes.options import Training
+    from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
     from popgraph.support.description import TensorSpec
     from popgraph.support.dtypes import DType
+    from popgraph.training.device_step import DeviceStep
     from popgraph.training.lora_model import LoraSettings
     from popgraph.training.task import Task
 
@@ -68,13 +69,14 @@ def opened(
     static: bool = True,
     assumed: bool = False,
     ranged: bool = False,
-    task: Task | None = None,
+    step: DeviceStep | None = None,
     lora: LoraSettings | None = None,
-) -> tuple[ModuleOp, Compilation, Training | None]:
+) -> tuple[ModuleOp, Compilation, DeviceStep | None]:
     """
-    Loads the model of a file; with `train`, its training step, or that of `task`.
+    Loads the model of a file; with `train`, its training step, unless it is given as `step`.
 
-    With `lora`, the model has adapters, as `training_task` adds them to a step.
+    `with_step` adds the step to compiler options. With `lora`, the model has adapters, as
+    `training_task` adds them to a step.
 
     `dim` sets symbolic dimensions, `value` structural inputs. ModelError if some of either stay
     unknown and the model is to be `static`. With `assumed`, unknown sizes become 1; with `ranged`,
@@ -82,20 +84,20 @@ def opened(
     """
     from popgraph.compiler.sizes import specialise
 
-    if train and task is None:
-        task = training_task(path)
+    if train and step is None:
+        step = _training_step(path)
     if lora is not None:
         from popgraph.passes.base import Compilation
         from popgraph.training.lora_model import opened as open_model
 
         found = lora.apply(open_model(path))
-        module, compilation, training = found.module(), Compilation(found.weights), None
-    elif task is None:
-        module, compilation, training = *load(path), None
+        module, compilation = found.module(), Compilation(found.weights)
+    elif step is None:
+        module, compilation = load(path)
     else:
         from popgraph.passes.base import Compilation
 
-        module, compilation, training = task.module, Compilation(task.weights), task.training
+        module, compilation = step.task.module, Compilation(step.task.weights)
     given = values(value, specs_of(module)) if value else {}
     known, bounds = ranges(dim or ()) if ranged else (sizes(dim or ()), {})
     specialise(module, compilation, known, bounds, given)
@@ -104,7 +106,29 @@ def opened(
     if static:
         check_structure(module, compilation)
         check_static(module)
-    return module, compilation, training
+    return module, compilation, step
+
+
+def with_step(options: Options, step: DeviceStep | None) -> Options:
+    """Compiler options, with those of a training step if there is one."""
+    return options if step is None else step.options(options)
+
+
+def _training_step(path: Path) -> DeviceStep:
+    """The training step of a file on this machine, with the step options of its text."""
+    from popgraph.compiler import for_this_machine
+    from popgraph.passes.options import Options
+    from popgraph.training.device_step import DeviceStep
+
+    step = DeviceStep.of_text(training_task(path))
+    for name, reason in step.left_out.items():
+        note(f"{path}: {name} has no effect on a single step: {reason}")
+    if step.period > 1:
+        note(f"{path}: the program computes one of the {step.period} micro-batches of a step")
+    machine = for_this_machine(Options()).machine
+    assert machine is not None, "this machine is known"
+    step.check(machine)
+    return step
 
 
 def of_model(path: Path, dim: Iterable[str]) -> list[str]:

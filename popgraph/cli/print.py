@@ -120,19 +120,19 @@ def command(
         raise typer.BadParameter("tiles exist at the structured level only", param_hint="--at")
     diff, at = diff or [], Level.PROGRAM if diff and at in (Level.ONNX, Level.C) else at
     lowered = at != Level.ONNX or bool(stop_after)
-    module, compilation, training = models.opened(
+    module, compilation, step = models.opened(
         model, dim, value, train=train, static=lowered, ranged=True
     )
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
-    made = replace(made, training=training)
+    made = models.with_step(made, step)
     if ipu is not None:
         from popgraph.ipu.map_to_tiles import on_ipus
 
         made = on_ipus(made, ipu)
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)
-    hosted = models.is_hosted(module, trained=training is not None)
+    hosted = models.is_hosted(module, trained=step is not None)
     if not lowered:
-        trained = training is not None  # Such models have steps, but no training.
+        trained = step is not None  # Such models have steps, but no training.
         notes = print_steps.step_lines(request.copy()) if hosted and not trained else ()
         lines = [*notes, *models.program_lines(model, module, compilation), str(module)]
         show(PrintRequest(at, None, (), elide=elide).shown("\n".join(lines)))

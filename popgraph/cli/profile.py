@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,8 +108,8 @@ def command(
         models.check_place(file, option)
     if ipu is None:
         pin(threads)
-    module, compilation, training = models.opened(model, dim, value, train=train, assumed=True)
-    made = replace(options(winograd, schedule, tuned, passes=extra), training=training)
+    module, compilation, step = models.opened(model, dim, value, train=train, assumed=True)
+    made = models.with_step(options(winograd, schedule, tuned, passes=extra), step)
     if ipu is not None:
         _of_model(module, compilation, made, ipu, rows, files)
         return

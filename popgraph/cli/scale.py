@@ -91,12 +91,12 @@ def command(
         for text in bandwidth.split(",")
     }
     size = int(_quantity(bucket, _SIZES, "--bucket"))
-    module, compilation, training = models.opened(model, dim, value, train=True, assumed=True)
-    assert training is not None, "a step of training was asked for"
-    training = _with_message_type(training, type_)
-    trained = MeasuredTraining(
-        module, compilation, Options(training=training, bucket_bytes=size), threads
-    )
+    module, compilation, program = models.opened(model, dim, value, train=True, assumed=True)
+    assert program is not None, "a step of training was asked for"
+    options = program.options(Options(bucket_bytes=size))
+    assert options.training is not None, "a step trains"
+    options = replace(options, training=_with_message_type(options.training, type_))
+    trained = MeasuredTraining(module, compilation, options, threads)
     here = world()
     if here.size > 1:
         typer.echo(_compared(trained, here, rounds))

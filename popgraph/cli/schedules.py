@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +57,8 @@ def command(
 
     if output is not None:
         models.check_place(output, "--output")
-    module, compilation, training = models.opened(model, dim, value, train=train)
-    made = replace(options_here(winograd, None, tuned), training=training)
+    module, compilation, step = models.opened(model, dim, value, train=train)
+    made = models.with_step(options_here(winograd, None, tuned), step)
     module = before_scheduling(module, compilation, made)
     text = text_of([row(each, few) for each in contraction_candidates_of(module, made)])
     if output is None:

@@ -67,8 +67,9 @@ def command(
     if output is not None:
         models.check_place(output, "--output")
     pin(threads)
-    module, compilation, training = models.opened(model, dim, value, train=train)
-    wanted = Options(training=training, winograd=winograd == Switch.ON, measured=())
+    module, compilation, step = models.opened(model, dim, value, train=train)
+    wanted = Options(winograd=winograd == Switch.ON, measured=())
+    wanted = models.with_step(wanted, step)
     options = for_this_machine(wanted, threads)
     tuning = Tuner(module, compilation, options, threads, few)
     tuning.measure(seconds)

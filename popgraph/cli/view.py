@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,11 +96,11 @@ def command(
     def made() -> Document:
         from popgraph.viewer.document import Document
 
-        module, compilation, training = models.opened(
+        module, compilation, step = models.opened(
             model, dim, value, train=train, static=False, assumed=True
         )
         chosen = options_here(winograd, schedule, tuned, threads, passes=extra)
-        options = replace(chosen, training=training)
+        options = models.with_step(chosen, step)
         rounds = ROUNDS if profile else 0
         return Document(model.name, module, compilation, options, rounds, model, ipu=ipu)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -116,6 +116,40 @@ REASON_NOT_DONATED = "Python computes a part of the model"
 """The reason why inputs cannot be donated."""
 
 
+class Memory:
+    """The memory of arrays, by the object that owns it."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._arrays = defaultdict[int, list[Array]](list)
+        for value in values:
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, np.ndarray):
+                    self._arrays[_owner(one)].append(one)
+
+    def holds(self, array: Array) -> bool:
+        """Whether an array may share memory with one of these."""
+        # Only arrays of one owner are compared: a language model has hundreds of caches.
+        others = self._arrays.get(_owner(array), ())
+        return any(np.may_share_memory(array, other) for other in others)
+
+    def taken(self, value: Any, besides: Memory) -> Any:
+        """A value, copied if it shares memory with one of these or of `besides`; adds it here."""
+        if isinstance(value, list):
+            return [self.taken(one, besides) for one in value]
+        if not isinstance(value, np.ndarray):
+            return value
+        found: Array = value.copy() if self.holds(value) or besides.holds(value) else value
+        self._arrays[_owner(found)].append(found)
+        return found
+
+
+def _owner(array: Array) -> int:
+    """The identity of the object that owns the memory of an array."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return id(array if array.base is None else array.base)
+
+
 class HostedModel:
     """
     The steps of a model; each segment is compiled when it first runs.
@@ -162,6 +196,7 @@ class HostedModel:
         graph = self._model.graph
         self._literals: Values = {}
         self._host.literals(graph, self._literals)
+        self._literal_memory = Memory(self._literals.values())
         self._outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
         self.steps = steps
         self._number(steps)
@@ -184,8 +219,20 @@ class HostedModel:
         donate: Collection[str] = (),
         listener: StepListener | None = None,
     ) -> dict[str, Any]:
-        """The outputs for these inputs: arrays, lists for sequences, None for absent optionals."""
+        """
+        The outputs for these inputs: arrays, lists for sequences, None for absent optionals.
+
+        Arrays have memory of their own, as those of a compiled program.
+        """
         refuse_donations(donate, REASON_NOT_DONATED)
+        found = self._run(inputs, listener)
+        taken = Memory(inputs.values())
+        return {
+            name: taken.taken(value, besides=self._literal_memory) for name, value in found.items()
+        }
+
+    def _run(self, inputs: Mapping[str, Any], listener: StepListener | None) -> dict[str, Any]:
+        """The outputs, which may be inputs, weights, or views of them."""
         chain = self._chain
         if chain is None or listener is not None or not self._host.are_declared(inputs):
             return self._run_steps(self.steps, self._host.given(inputs), listener)
@@ -234,14 +281,14 @@ class HostedModel:
                 return replacement
         try:
             if part.role.repeated or segment.deciding:
-                values |= self._run(segment, part, values)
+                values |= self._run_segment(segment, part, values)
             else:
                 values |= part.run(values, None)
         except NeedsHostError as error:
             return self._split(segment, error)
         return []
 
-    def _run(self, segment: Segment, part: LazyProgram, values: Values) -> Values:
+    def _run_segment(self, segment: Segment, part: LazyProgram, values: Values) -> Values:
         """
         Runs a segment that is specialised to values or may be interpreted; returns its outputs.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
 from popgraph.builder.onnx.difference import model_difference
 from popgraph.dialects.check import check_ir
+from popgraph.testing.aliasing import aliased
 from popgraph.testing.control import controlled, training_controlled
 from popgraph.testing.convolutions import (
     learning_convolutions,
@@ -34,6 +35,7 @@ __all__ = [
     "Constant",
     "Network",
     "Node",
+    "aliased",
     "assert_close",
     "assert_same_meaning",
     "attentions",

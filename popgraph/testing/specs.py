@@ -121,6 +121,14 @@ class Network:
     """Values that are outputs besides the last one; inputs may be among them."""
     gradients: tuple[int, ...] = field(default=())
     """Values whose gradients training returns as well."""
+    shared: tuple[Constant, ...] = ()
+    """Constants that are one initializer each, whatever the number of nodes that read them."""
+    again: tuple[int | Constant, ...] = ()
+    """
+    Further outputs: second names of values, and initializers of `shared`.
+
+    An entry that occurs twice is one output that the graph lists twice.
+    """
 
     def name(self, number: int, last: str | None = None) -> str:
         """The name of a value; the last one may have a name of its own."""
@@ -153,6 +161,8 @@ def build_network(
     `disturbed`: an input of its own is added to the result of every node.
     """
     writer = GraphWriter(OPSETS, weights)
+    for place, constant in enumerate(network.shared):
+        writer.add_initializer(_shared_name(place), constant.array())
     names = [network.name(number) for number in range(len(network.inputs))]
     values = [
         writer.add_input(name, tensor_type(network.dtype, shape))
@@ -161,21 +171,45 @@ def build_network(
     for number, node in enumerate(network.nodes):
         names.append(network.name(len(names), last))
         name = names[-1] + STILL if disturbed else names[-1]
-        result = _written(writer, node, values, name, str(number), network.dtype)
+        result = _written(writer, node, values, name, str(number), network)
         if disturbed:
             type_ = result.type if node.shape is None else tensor_type(network.dtype, node.shape)
             result = _moved(writer, result, names[-1], type_)
         values.append(result)
     chosen = sorted({*network.outputs, len(values) - 1})
-    infos = [ValueInfoAttr.of(names[number], values[number].type) for number in chosen]
-    writer.set_outputs([values[number] for number in chosen], infos)
+    returned = [(names[number], values[number]) for number in chosen]
+    for one in network.again:
+        name = f"again_{names[one]}" if isinstance(one, int) else _name_of(one, network)
+        if isinstance(one, int) and not writer.has_value(name):
+            writer.add_node("Identity", [values[one]], outputs=[name])
+        returned.append((name, writer.value(name)))
+    infos = [ValueInfoAttr.of(name, value.type) for name, value in returned]
+    writer.set_outputs([value for _, value in returned], infos)
     return writer.module()
 
 
+def _shared_name(place: int) -> str:
+    return f"shared{place}"
+
+
+def _name_of(constant: Constant, network: Network) -> str:
+    """The name of the initializer of a constant of `shared`."""
+    return _shared_name(network.shared.index(constant))
+
+
 def _written(
-    writer: GraphWriter, node: Node, values: list[SSAValue], name: str, label: str, dtype: str
+    writer: GraphWriter,
+    node: Node,
+    values: list[SSAValue],
+    name: str,
+    label: str,
+    network: Network,
 ) -> SSAValue:
-    """Writes a node; `label` makes the names of its constants and inner values unique."""
+    """
+    Writes a node of a network, or of one of its bodies.
+
+    `label` makes the names of its constants and inner values unique.
+    """
     operands: list[SSAValue | None] = []
     for position, operand in enumerate(node.operands):
         match operand:
@@ -183,6 +217,8 @@ def _written(
                 operands.append(None)
             case int():
                 operands.append(values[operand])
+            case Constant() if operand in network.shared:
+                operands.append(writer.value(_name_of(operand, network)))
             case Constant():
                 constant = f"c{label}_{position}"
                 operands.append(writer.add_initializer(constant, operand.array()))
@@ -190,7 +226,7 @@ def _written(
         (source,) = operands
         assert source is not None, "what runs bodies has an operand"
         held = [values[number] for number in node.body.captured]
-        return _Bodies(writer, node.body, label, dtype).written(node.op, source, held, name)
+        return _Bodies(writer, node.body, label, network).written(node.op, source, held, name)
     (result,) = writer.add_node(
         node.op,
         operands,
@@ -198,7 +234,7 @@ def _written(
         domain=node.domain,
         outputs=[name],
         name=f"n{label}",
-        result_types=None if node.shape is None else [tensor_type(dtype, node.shape)],
+        result_types=None if node.shape is None else [tensor_type(network.dtype, node.shape)],
     )
     return result
 
@@ -210,7 +246,11 @@ class _Bodies:
     writer: GraphWriter
     body: Body
     label: str
-    dtype: str
+    outer: Network
+
+    @property
+    def dtype(self) -> str:
+        return self.outer.dtype
 
     def written(self, op: str, source: SSAValue, captured: list[SSAValue], name: str) -> SSAValue:
         match op:
@@ -234,7 +274,7 @@ class _Bodies:
         values = list(given)
         for number, node in enumerate(network.nodes):
             label = f"{self.label}{writer.name}{number}"
-            values.append(_written(writer, node, values, f"v{label}", label, self.dtype))
+            values.append(_written(writer, node, values, f"v{label}", label, self.outer))
         return values[-1]
 
     def _is_large(self, source: SSAValue) -> SSAValue:

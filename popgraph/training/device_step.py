@@ -1,4 +1,4 @@
-"""Training steps for other machines: the programs of a step, without the trainer around them."""
+"""Training steps as programs, without the trainer around them: for commands and other machines."""
 
 from __future__ import annotations
 
@@ -22,16 +22,24 @@ from popgraph.training.ranks import Ranks
 from popgraph.training.task import Task
 
 _OF_TRAINER = {
-    "quantize": "export trains in the element types of the model",
+    "quantize": "its program trains in the element types of the model",
     "replicas": "one program runs the step, on --threads threads",
     "stages": "one program runs the step, on --threads threads",
 }
 """Step options that only a trainer can apply, with the reason."""
 
 
+def _left_out(plan: StepPlan) -> dict[str, str]:
+    return {
+        name: reason
+        for name, reason in _OF_TRAINER.items()
+        if getattr(plan, name) != getattr(StepPlan, name)
+    }
+
+
 @dataclass(frozen=True)
 class DeviceStep:
-    """A training step: the task with the update rule of its plan."""
+    """A training step as one program: the task with the update rule of its plan."""
 
     task: Task
     plan: StepPlan
@@ -44,21 +52,34 @@ class DeviceStep:
         UnsupportedError for step options that need a trainer, ModelError if nothing is trained.
         """
         plan = StepPlan.of(task.step_options, given)
-        for name, reason in _OF_TRAINER.items():
-            if getattr(plan, name) != getattr(StepPlan, name):
-                raise UnsupportedError(
-                    f"an exported step has no {name}: {reason}", name, f"leave out {name}"
-                )
+        for name, reason in _left_out(plan).items():
+            raise UnsupportedError(
+                f"an exported step has no {name}: {reason}", name, f"leave out {name}"
+            )
         if plan.follows_overflow:
             raise UnsupportedError(
                 "an exported step has a constant loss scale",
                 "loss_scale",
                 "a number: loss_scale = 128.0",
             )
+        return DeviceStep._planned(task, plan)
+
+    @staticmethod
+    def of_text(task: Task) -> DeviceStep:
+        """The step of a text's task; step options that need a trainer are `left_out`."""
+        return DeviceStep._planned(task, StepPlan.of(task.step_options, {}))
+
+    @staticmethod
+    def _planned(task: Task, plan: StepPlan) -> DeviceStep:
         assert task.rule is not None, "the caller has checked that the text has an optimizer"
         task.selection.check()
         task = replace(task, rule=plan.for_loss(task.rule))
         return DeviceStep(Ranks.current().task(task, plan, even=True), plan)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The step options of the plan that only a trainer can apply, with the reasons."""
+        return _left_out(self.plan)
 
     def check(self, machine: Machine) -> None:
         """RunError unless the machine has products of the plan's precision."""

@@ -113,16 +113,22 @@ class Loop:
         self._callbacks = plan.callbacks if plan.ranks.is_first else ()
         self._initial_weights: Mapping[str, Array] = {}
         """The weights before the first epoch, until that epoch has ended."""
+        self._is_kept = False
+        """Whether the checkpoint is final; more steps continue in the epoch that it stopped in."""
 
     def run(self) -> None:
         for callback in self._callbacks:
             callback.on_start(self._trainer)
-        if not self._progress.epoch and self._plan.snapshot.is_affordable(self._state.steps):
+        is_first = not self._progress.epoch and not self._progress.batch
+        if is_first and self._plan.snapshot.is_affordable(self._state.steps):
             self._initial_weights = self._state.weights()
         writer = self._plan.writer
         with record_signals(writer is not None) as interruption:
             try:
                 self._interruption = interruption
+                if self._has_ended() and self._progress.batch:
+                    self._is_kept = True
+                    self._end_epoch(0.0)  # as the run did whose steps the checkpoint has
                 while not self._has_ended():
                     self._run_epoch()
                 self._keep()
@@ -160,6 +166,8 @@ class Loop:
                 callback.on_step(self._trainer, row)
             is_due = self._agree_on_end()
             if self._is_stopped():
+                self._keep()
+                self._is_kept = True
                 break
             if is_due:
                 self._keep()
@@ -183,7 +191,7 @@ class Loop:
     def _keep(self) -> None:
         """Writes a checkpoint, if configured; only the first rank does."""
         ranks, state, writer = self._plan.ranks, self._state, self._plan.writer
-        if writer is None:
+        if writer is None or self._is_kept:
             return
         ranks.broadcast_statistics(state.steps, self._plan.snapshot.task)
         whole = replace(state, totals=ranks.total(state.totals))

@@ -21,7 +21,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.program import plan_memory
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
-from popgraph.testing import Network, Node, build_network, networks
+from popgraph.testing import Network, Node, aliased, build_network, networks
 
 Inputs = dict[str, Array]
 
@@ -180,7 +180,7 @@ def check_donations(network: Network) -> None:
             np.testing.assert_array_equal(found[key], array, f"{key} with {name} donated")
 
 
-@given(networks(dtype="f64"))
+@given(aliased(networks(dtype="f64")))
 def test_fuzz_donations(network: Network) -> None:
     check_donations(network)
 
@@ -194,4 +194,4 @@ def test_the_fuzz_of_donations_finds_later_readers(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(plan_memory.InPlace, "replaces", lambda self, old, new: True)
     search = settings(database=None, phases=[Phase.generate])
     with pytest.raises((AssertionError, ExceptionGroup)):
-        search(given(networks(dtype="f64"))(check_donations))()
+        search(given(aliased(networks(dtype="f64")))(check_donations))()

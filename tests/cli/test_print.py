@@ -162,3 +162,33 @@ def test_colours_are_for_terminals_or_on_request(
     monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     assert colours.wanted() is shown
+
+
+STEP = """graph net(x: f32[N, 4]) -> y {
+    weight w: f32[4, 3] = normal(seed=1)
+    y = x @ w
+}
+train (labels: i64[N]) {
+    loss = nll(y, labels)
+    optimizer = SGD(0.01)
+    SAID
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "noted"),
+    [
+        ("accumulate = 4", "Accum___w", "one of the 4 micro-batches"),
+        ("clip = 1.5", "0000c03f", ""),
+        ('quantize = "int8"', 'pg.update <"w">', "quantize has no effect on a single step"),
+    ],
+)
+def test_a_step_has_the_options_of_its_text(
+    said: str, shown: str, noted: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.pgraph"
+    path.write_text(STEP.replace("SAID", said))
+    found = call("print", str(path), "--train", "--dim", "N=8", "--at", "graphcore")
+    assert shown in found.stdout
+    assert noted in found.stderr

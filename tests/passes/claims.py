@@ -294,8 +294,9 @@ def assert_trains(
             following[name], velocities[name] = sgd1(
                 rule, old[name], velocities.get(name), gradient
             )
-        for name, value in {**outputs, **following}.items():
-            assert_close({**state, **found}[name], value, tolerance, f"step {step}, {name}")
+        for actual, wanted in ((found, outputs), (state, following)):
+            for name, value in wanted.items():
+                assert_close(actual[name], value, tolerance, f"step {step}, {name}")
 
 
 def sgd1(rule: SGD, weight: Array, velocity: Array | None, gradient: Array) -> tuple[Array, Array]:

@@ -40,6 +40,7 @@ from popgraph.testing import (
     quantized_products,
     roundings,
     separable_convolutions,
+    training_networks,
 )
 
 PASSES = "popgraph.passes"
@@ -160,6 +161,16 @@ def pads_turned(original: Any) -> Any:
     return lambda self, low, high: original(self, high, low)
 
 
+def one_name_per_value(original: Any) -> Any:
+    """Outputs are keyed by their value, so a value that is returned twice has one name."""
+
+    def returned(values: Any, names: Any) -> Any:
+        kept = dict(zip(reversed(values), reversed(names), strict=True))
+        return original(list(kept), list(kept.values()))
+
+    return returned
+
+
 # autodiff, add-optimizer, fuse-softmax-loss
 
 
@@ -173,7 +184,7 @@ def replaced(original: Any) -> Any:
 
 
 def unscaled_loss(original: Any) -> Any:
-    return lambda self, loss, weights: original(replace(self, loss_scale=1.0), loss, weights)
+    return lambda self, *rest: original(replace(self, loss_scale=1.0), *rest)
 
 
 def from_zero(original: Any) -> Any:
@@ -881,6 +892,32 @@ def no_regions(original: Any) -> Any:
     return operation
 
 
+def small_steps(dtype: str) -> SearchStrategy[Network]:
+    """Training of networks of few nodes."""
+    return training_networks(max_nodes=1, dtype=dtype, nll=False)
+
+
+def second_output_from_itself(original: Any) -> Any:
+    """A value that is returned twice reaches its first output only."""
+
+    def copy(value: Any, source: Any, target: Any) -> Any:
+        return original(value, target if source.space == "output" else source, target)
+
+    return copy
+
+
+def variables_returned_late(original: Any) -> Any:
+    """Variables that are outputs are copied after the updates."""
+
+    def place_updates(self: Any) -> None:
+        original(self)
+        before = self._body.before
+        self._body.after += [one for one in before if one.source.space == "variable"]
+        before[:] = [one for one in before if one.source.space != "variable"]
+
+    return place_updates
+
+
 def freed_early(original: Any) -> Any:
     def intervals(self: Any) -> Any:
         return [
@@ -980,6 +1017,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "attributes have their defaults",
         "popgraph.dialects.onnx.expansion:body_of_call",
         attributes_lost,
+    ),
+    Mutant(
+        "onnx-to-graphcore",
+        "outputs are keyed by their value",
+        f"{PASSES}.onnx.to_graphcore.lowering:ReturnOp",
+        one_name_per_value,
     ),
     Mutant(
         "onnx-to-graphcore",
@@ -1755,6 +1798,20 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.program.plan_memory:InPlace.may_replace",
         always,
         training=True,
+    ),
+    Mutant(
+        "plan-memory",
+        "a value that is returned twice reaches one output",
+        f"{PASSES}.program.plan_memory:Copy",
+        second_output_from_itself,
+    ),
+    Mutant(
+        "plan-memory",
+        "an initializer that is returned has its next value",
+        f"{PASSES}.program.plan_memory:_Planner._place_updates",
+        variables_returned_late,
+        training=True,
+        shows_in=small_steps,
     ),
     Mutant(
         "split-kernels",

@@ -18,6 +18,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.support.machine import TARGETS
 from popgraph.support.tuning import Tuning
+from popgraph.testing import Constant, Network, Node, build_network
 
 TERMS, RESULTS = 600, 1000
 STREAMS = Tuning().gemv_strips
@@ -112,3 +113,19 @@ def test_streams_compute_the_same(results: int) -> None:
     found = [popgraph.compile(model, threads=threads)({"x": x})["y"] for threads in (1, 2, 3)]
     np.testing.assert_allclose(found[0], wanted, rtol=1e-5, atol=1e-5)
     assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize("channels", [8, 62, 64])
+def test_a_second_run_keeps_the_loops_of_a_portable_convolution(channels: int) -> None:
+    """Also if the window encloses blocks of channels, as with 64."""
+    weight = Constant((4, channels, 3, 3), "f32", seed=1)
+    network = Network(((1, channels, 5, 5),), (Node("Conv", (0, weight)),))
+    compilation = Compilation()
+    module = build_network(network, compilation.weights)
+    options = Options(machine=TARGETS["avx2"], winograd=False, determinism="portable")
+    lower(module, compilation, options, until="settle-loops")
+    (op,) = (op for op in module.walk() if is_contraction(op))
+    assert (4 if channels == 64 else 1) in op.sizes[op.parallel_rank :]
+    once = str(module)
+    SettleLoops.of(options).run(compilation, module)
+    assert str(module) == once

@@ -90,6 +90,21 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     assert len(second.history.epochs) == 3
 
 
+@pytest.mark.parametrize("steps", [3, 5])
+def test_more_steps_continue_in_the_data(steps: int, tmp_path: Path) -> None:
+    """The first run ends within an epoch, which has a row then, or at its end."""
+    file = tmp_path / "run.ckpt"
+    whole, first, same, more = (trainer() for _ in range(4))
+    whole.fit((X, LABELS), steps=6, **SETTINGS)
+    first.fit((X, LABELS), steps=steps, checkpoint=file, **SETTINGS)
+    same.fit((X, LABELS), steps=steps, checkpoint=file, resume=True, **SETTINGS)
+    assert rows_without_times(same) == rows_without_times(first)
+    assert len(first.history.epochs) == 1
+    more.fit((X, LABELS), steps=6, checkpoint=file, resume=True, **SETTINGS)
+    assert rows_without_times(more) == rows_without_times(whole)
+    assert weights(more, tmp_path / "a.onnx") == weights(whole, tmp_path / "b.onnx")
+
+
 def test_patience_continues_after_resuming(tmp_path: Path) -> None:
     file = tmp_path / "run.ckpt"
     settings = SETTINGS | {"patience": 2, "schedule": None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ LEVELS = ("onnx", "graphcore", "structured")
 def document(name: str, *, train: bool = False, rounds: int = 0, **sizes: int) -> Document:
     path = EXAMPLES / name
     given = [f"{dim}={size}" for dim, size in sizes.items()]
-    module, compilation, training = models.opened(path, given, train=train, static=False)
-    made = replace(for_this_machine(Options()), training=training)
+    module, compilation, step = models.opened(path, given, train=train, static=False)
+    made = models.with_step(for_this_machine(Options()), step)
     return Document(name, module, compilation, made, rounds, origin=path)
 
 

@@ -221,12 +221,13 @@ def _is_term(context: GraphContext, name: str) -> bool:
 
 def _loss(context: GraphContext, train: Train) -> SSAValue | None:
     name = Name(train.span, LOSS)
+    hint = "`loss = nll(y, labels)` defines the value to minimize"
     if not context.scope.taken(LOSS):
-        context.source.parse_error(
-            train.span,
-            "training needs a `loss`",
-            "`loss = nll(y, labels)` defines the value to minimize",
-        )
+        context.source.parse_error(train.span, "training needs a `loss`", hint)
+        return None
+    if context.scope.known(name) is not None:
+        span = context.scope.definition_span(LOSS)
+        context.source.parse_error(span, "a loss of `let` depends on no weight", hint)
         return None
     try:
         value = context.scope.value(name)

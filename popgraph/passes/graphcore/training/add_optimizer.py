@@ -89,12 +89,9 @@ class AddOptimizer(Pass):
         with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
             self._train(graph, spec, variables)
             variables.emit_updates()
-        kept = requested((*self.gradients, *self.tracked))
-        outputs = {
-            name: value
-            for name, value in graph.outputs.items()
-            if name in kept or name.removeprefix(GRADIENT) not in variables.trained
-        }
+        used = {GRADIENT + name for name in variables.trained}
+        used -= requested((*self.gradients, *self.tracked))
+        outputs = {name: value for name, value in graph.outputs.items() if name not in used}
         for name in self.extra_outputs:
             outputs[name] = variables.after(name)
         set_outputs(graph, outputs)

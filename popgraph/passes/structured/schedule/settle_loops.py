@@ -25,7 +25,11 @@ from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.size_flow import SizeFlow
-from popgraph.passes.structured.schedule.reduction_order import LEAST_BLOCK, sliding_order
+from popgraph.passes.structured.schedule.reduction_order import (
+    LEAST_BLOCK,
+    Order,
+    sliding_order,
+)
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target, Tuning
 
@@ -83,7 +87,9 @@ def settle_loops(
         set_loops(op, settled)
     order = sliding_order(op, target) if target.portable else None
     # A first layer of three channels with the window inside takes 0.55 of the time.
-    if order is not None and order.sizes[-1] >= LEAST_BLOCK:
+    if order is None or order.sizes[-1] < LEAST_BLOCK:
+        return
+    if order.without_single_steps != Order.of(op).without_single_steps:
         op.properties["domain"] = IntsAttr.of(order.sizes)
         op.properties["maps"] = maps_attribute(order.maps)
 
