@@ -98,6 +98,19 @@ class Tuning:
     Unfelt by the benchmarks: their sums are longer.
     """
 
+    most_paired: int = 4
+    """
+    Words whose products are added in 16 bits, at most.
+
+    A bound of compile time. Weights of normal distribution allow two or three words of seven bits.
+    """
+    paired_cost: float = 0.8
+    """
+    Share of vector operations below which sums of a few words in 16 bits pay.
+
+    Loops around blocks of words cost time, too.
+    """
+
     # Padding of convolutions
 
     least_skipped: float = 1 / 8
