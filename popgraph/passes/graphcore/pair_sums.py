@@ -88,9 +88,8 @@ def _cost(words: int, block: int) -> float:
     """
     Vector operations per word of weights, as a share of those of 32-bit sums (`u8i7`).
 
-    A word takes a product and an addition, and a block two additions and a product. Processors
-    multiply in two of four units, so a product counts as two operations.
+    A word takes a product and an addition, and a block another two. Processors multiply in two of
+    four units, so a product counts as two operations.
     """
     padded = -(-words // block) * block
-    products, additions = padded + padded // block, padded + 2 * (padded // block)
-    return max(2 * products, products + additions) / (4 * words)
+    return 2 * (padded + padded // block) / (4 * words)
