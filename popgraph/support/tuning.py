@@ -102,15 +102,16 @@ class Tuning:
     """
     Words whose products are added in 16 bits, at most.
 
-    Weights of seven bits with a normal distribution allow two or three; sums of four save the most.
+    Weights of seven bits with a normal distribution allow two or three: sums of four save the most.
     Unfelt by the benchmarks: a bound.
     """
-    paired_cost: float = 0.72
+    paired_cost: float = 0.78
     """
     Share of vector operations below which sums of a few words in 16 bits pay.
 
     Convolutions of resnet50_qdq (zen3 on Zen 5) are 1.11 to 1.18 times as fast with blocks of three
-    words (0.67), but with blocks of two (0.75) between 0.92 and 1.09.
+    words (0.67); with blocks of two (0.75), those of squeezenet_qdq 1.02 to 1.15 times, and those of
+    resnet50_qdq between 0.92 and 1.09.
     Unfelt by the benchmarks: not swept yet.
     """
 

@@ -65,20 +65,21 @@ WEIGHTS = [
     (np.full(96, -32), 4),
     (np.full(96, 33), 3),
     (np.full(96, -42), 3),
-    (np.full(96, 43), 0),
+    (np.full(96, 43), 2),
     (np.tile([63, 1, -1, -63], 24), 4),
-    (np.tile([127, 1, -127, -1], 24), 0),
+    (np.tile([127, 1, -127, -1], 24), 2),
     (np.concatenate([[127, 1], np.zeros(94)]), 4),
     (np.concatenate([[127, 2], np.zeros(94)]), 0),
     (np.concatenate([[-127, -1], np.zeros(94)]), 4),
     (np.concatenate([[-127, -2], np.zeros(94)]), 0),
-    (np.full(96, 64), 0),
+    (np.full(96, 64), 2),
+    (np.tile([127, 2, -1, -1], 24), 0),
     (np.full(96, 127), 0),
     (np.full(96, -128), 0),
 ]
 """
-(rows of weights, words that are summed in 16 bits): four pairs of weights up to 257 / 8, three up
-to 257 / 6; never if the products of two neighbours exceed 16 bits.
+(rows of weights, words that are summed in 16 bits): at most 257 for the sizes of all weights of a
+half of a block, and never if the products of two neighbours exceed 16 bits.
 """
 
 

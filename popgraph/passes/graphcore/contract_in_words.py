@@ -52,6 +52,7 @@ from popgraph.passes.graphcore.whole_sums import (
     AnyProduct,
     IntegerSums,
     fills_words,
+    products_of,
     shares_halves,
     summed_axes,
 )
@@ -115,6 +116,9 @@ class SumInWords(Rule[AnyContraction]):
         grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
         array = computed_array(op.operands[1], self.weights)
         if array is None or grouped or (isinstance(op, MatMulOp) and array.ndim > 2):
+            return None
+        # Memory bounds a product with a single row: 2048 x 1000 bytes take 64 us instead of 47.
+        if products_of(op) == array.size:
             return None
         return np.moveaxis(array, summed_axes(op)[1], 0)
 
