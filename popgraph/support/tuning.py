@@ -110,8 +110,8 @@ class Tuning:
     Share of vector operations below which sums of a few words in 16 bits pay.
 
     Convolutions of resnet50_qdq (zen3 on Zen 5) are 1.11 to 1.18 times as fast with blocks of three
-    words (0.67); with blocks of two (0.75), those of squeezenet_qdq 1.02 to 1.15 times, and those of
-    resnet50_qdq between 0.92 and 1.09.
+    words (0.67); with blocks of two (0.75), between 0.92 and 1.09 times, and those of
+    squeezenet_qdq 1.02 to 1.15 times.
     Unfelt by the benchmarks: not swept yet.
     """
 
