@@ -174,7 +174,10 @@ ROOMS: dict[str, dict[str, str]] = {
         "contract_in_floats": "canonicalize whole_sums",
         "pack_words": "",
         "lower_precision": "canonicalize whole_sums",
-        "contract_in_words": "canonicalize fold_constants lower_precision pack_words whole_sums",
+        "pair_sums": "",
+        "contract_in_words": (
+            "canonicalize fold_constants lower_precision pack_words pair_sums whole_sums"
+        ),
         "return_appended": "",
         "assign_roles": "",
         "skip_padding": "canonicalize",

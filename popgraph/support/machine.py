@@ -14,10 +14,11 @@ KIB, MIB = 1 << 10, 1 << 20
 
 PAIRS = ("i16",)
 BYTES = ("u8i7", "i8u7", "i16")
+AVX2 = ("u8i8_i16", *BYTES)
 VNNI = ("u8i8", "i8u8", "i16")
 BF16 = (*VNNI, "bf16")
 """
-Packed words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and with AVX512-BF16.
+Packed words of x86 with SSE2, with AVX-512, with AVX2, with VNNI, and with AVX512-BF16.
 """
 DOTPROD = ("i8i8",)
 """Packed words of Arm with SDOT."""
@@ -217,7 +218,7 @@ TARGETS: Mapping[str, Machine] = {
     each.name: each
     for each in (
         replace(GENERIC, source="a generic core with vectors of 64 bytes"),
-        _generic("avx2", 32, 16, BYTES),
+        _generic("avx2", 32, 16, AVX2),
         replace(_generic("avx", 32, 16), fuses_multiply_add=False),
         replace(_generic("sse2", 16, 16, PAIRS), fuses_multiply_add=False),
         _generic("neon", 16, 32),
@@ -280,7 +281,7 @@ PRESETS: Mapping[str, Machine] = {
             source="family 6 model 167: as skylake_server, with VNNI",
         ),
         replace(
-            GENERIC.with_vectors(32, 16),
+            GENERIC.with_vectors(32, 16, AVX2),
             name="zen3",
             source=f"Zen 3, family 25: {MEASURED}",
         ),
@@ -325,7 +326,7 @@ PRESETS: Mapping[str, Machine] = {
             source="Intel 000027820 for the sizes of caches, generic rates",
         ),
         replace(
-            GENERIC.with_vectors(32, 16),
+            GENERIC.with_vectors(32, 16, AVX2),
             name="skylake_client",
             # Optimization Reference Manual (248966), Skylake client: L1d 32 KiB, 8 ways; L2
             # 256 KiB, 4 ways; L3 up to 2 MiB a core: half of what four cores have.

@@ -98,6 +98,23 @@ class Tuning:
     Unfelt by the benchmarks: their sums are longer.
     """
 
+    most_paired: int = 4
+    """
+    Words whose products are added in 16 bits, at most.
+
+    Weights of seven bits with a normal distribution allow two or three: sums of four save the most.
+    Unfelt by the benchmarks: a bound.
+    """
+    paired_cost: float = 0.78
+    """
+    Share of vector operations below which sums of a few words in 16 bits pay.
+
+    Convolutions of resnet50_qdq (zen3 on Zen 5) are 1.11 to 1.18 times as fast with blocks of three
+    words (0.67); with blocks of two (0.75), between 0.92 and 1.09 times, and those of
+    squeezenet_qdq 1.02 to 1.15 times.
+    Unfelt by the benchmarks: not swept yet.
+    """
+
     # Padding of convolutions
 
     least_skipped: float = 1 / 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,7 @@ from popgraph.dialects.graphcore import GRAPHCORE
 from popgraph.dialects.graphcore.base import INTEGERS, Array, GraphcoreOp, shape_of
 from popgraph.support import casts, dtypes
 from popgraph.support.shapes import prod
-from popgraph.support.words import WORDS, WordFormat
+from popgraph.support.words import IN_PAIRS, WORDS, WordFormat
 from tests.dialects.graphcore_run import Operands, Sample, build, has_floats
 
 _random = np.random.default_rng(20)
@@ -621,6 +622,8 @@ def words_of(words: WordFormat, *shapes: tuple[int, ...]) -> list[Array]:
 def dot_products() -> Iterator[Sample]:
     plain = {"strides": (1,), "dilations": (1,), "pads": (1, 0), "groups": 1}
     for name, words in WORDS.items():
+        if words.in_pairs:
+            continue
         for shapes in (((2, 3), (3, 9)), ((4, 2, 3), (3, 4)), ((2, 0), (0, 3))):
             yield Sample(gc.DotMatMulOp, words_of(words, *shapes), {"words": name})
         x, w = words_of(words, (1, 4, 5), (6, 4, 3))
@@ -635,6 +638,19 @@ def dot_products() -> Iterator[Sample]:
             x, dy = words_of(words, (3, 4, 5), (3, 6, windows))
             options["shape"] = (6, 4 // groups, 3)
             yield Sample(gc.DotConvWeightGradOp, [x, dy], options)
+
+
+def sums_in_pairs() -> Iterator[Sample]:
+    """Weights up to 64, whose neighbouring products do not saturate; totals of a block wrap."""
+    words = replace(IN_PAIRS, max_rhs=64)
+    for block in (1, 2, 3):
+        a, b = words_of(words, (2, 3, 6), (6, 5))
+        offset = whole(6 // block, 5, dtype=np.int32) * 70001
+        yield Sample(gc.MatMulInPairsOp, [a, b, offset], {"block": block})
+        x, w = words_of(words, (2, 6, 5), (4, 6, 3))
+        offset = whole(3, 6 // block, 4, dtype=np.int32) * 70001
+        options = {"strides": (2,), "dilations": (1,), "pads": (1, 0), "groups": 1}
+        yield Sample(gc.ConvInPairsOp, [x, w, offset], {**options, "block": block})
 
 
 def parts() -> Iterator[Sample]:
@@ -702,6 +718,7 @@ def table() -> Iterator[Sample]:
     yield from selections()
     yield from mat_mul()
     yield from dot_products()
+    yield from sums_in_pairs()
     yield from parts()
     yield from conv()
     yield from conv_input_grad()

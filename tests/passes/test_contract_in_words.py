@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import popgraph
 from popgraph.compiler import load, lower
-from popgraph.dialects.graphcore import DotConvOp, DotMatMulOp
+from popgraph.dialects.graphcore import DotConvOp, DotMatMulOp, MatMulInPairsOp
 from popgraph.dialects.tile import PackOp, ReduceOp, ViewOp, is_contraction
 from popgraph.passes.options import Options
 from popgraph.support import dtypes
@@ -57,6 +57,60 @@ def test_bytes_of_few_columns_are_not_packed(columns: int, words: int, machine: 
     assert sum(isinstance(op, DotMatMulOp) for op in module.walk()) == words
     (found,) = popgraph.compile(proto, options=options)({"a": a, "b": b}).values()
     np.testing.assert_array_equal(found, a.astype(np.int32) @ b)
+
+
+WEIGHTS = [
+    (np.ones(96), 4),
+    (np.full(96, 32), 4),
+    (np.full(96, -32), 4),
+    (np.full(96, 33), 3),
+    (np.full(96, -42), 3),
+    (np.full(96, 43), 2),
+    (np.tile([63, 1, -1, -63], 24), 4),
+    (np.tile([127, 1, -127, -1], 24), 2),
+    (np.concatenate([[127, 1], np.zeros(94)]), 4),
+    (np.concatenate([[127, 2], np.zeros(94)]), 0),
+    (np.concatenate([[-127, -1], np.zeros(94)]), 4),
+    (np.concatenate([[-127, -2], np.zeros(94)]), 0),
+    (np.full(96, 64), 2),
+    (np.tile([127, 2, -1, -1], 24), 0),
+    (np.full(96, 127), 0),
+    (np.full(96, -128), 0),
+]
+"""
+(rows of weights, words that are summed in 16 bits): at most 257 for the sizes of all weights of a
+half of a block, and never if the products of two neighbours exceed 16 bits.
+"""
+
+
+def test_weights_decide_how_many_words_are_summed_in_16_bits() -> None:
+    """No sum is wrong, even of the largest bytes."""
+    a = np.random.default_rng(0).integers(0, 256, (7, 96)).astype(np.uint8)
+    a[0], a[1], a[2, ::2], a[3, 1::2] = 0, 255, 255, 255
+    held = [np.repeat(row[:, None], 8, axis=1).astype(np.int8) for row, _ in WEIGHTS]
+    names = [f"b{number}" for number in range(len(held))]
+    nodes = [helper.make_node("MatMulInteger", ["a", b], [f"y_{b}"]) for b in names]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("a", TensorProto.UINT8, a.shape)],
+        [helper.make_tensor_value_info(f"y_{b}", TensorProto.INT32, None) for b in names],
+        [numpy_helper.from_array(array, b) for b, array in zip(names, held, strict=True)],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    options = Options(machine=PRESETS["zen3"])
+    module, compilation = load(proto)
+    lower(module, compilation, options, level="graphcore")
+    found = [
+        op.block.value.data if isinstance(op, MatMulInPairsOp) else 0
+        for op in module.walk()
+        if isinstance(op, MatMulInPairsOp | DotMatMulOp)
+    ]
+    assert found == [block for _, block in WEIGHTS]
+    for array, y in zip(
+        held, popgraph.compile(proto, options=options)({"a": a}).values(), strict=True
+    ):
+        np.testing.assert_array_equal(y, a.astype(np.int32) @ array)
 
 
 NET = """

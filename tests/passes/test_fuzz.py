@@ -25,7 +25,7 @@ from popgraph.passes.structured.fusion import fuse_channels
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.schedule.cost import Estimate
 from popgraph.support.errors import PopgraphError
-from popgraph.support.machine import BYTES, DOTPROD, Machine
+from popgraph.support.machine import AVX2, DOTPROD, Machine
 from popgraph.support.tuning import Tuning
 from popgraph.testing import (
     Constant,
@@ -156,6 +156,7 @@ SMALL = Tuning(
     most_statements=1,
     least_block_terms=2,
     least_piece=2,
+    paired_cost=9.0,
     least_packed_extent=1,
     least_folded_channels=1,
 )
@@ -287,7 +288,7 @@ def options(
     found = Options(
         training=Training(LOSS, RULE, gradients) if training else None,
         extra_outputs=gradients,
-        machine=replace(target.machine, words=(*BYTES, "bf16")),
+        machine=replace(target.machine, words=(*AVX2, "bf16")),
         tuning=target.tuning,
         threads=threads,
         indices="error",

@@ -128,7 +128,8 @@ def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:
     for sample in samples:
         arrays = all(isinstance(each, np.ndarray) for each in sample.operands)
         # Bitcasts keep the number of bits, and packed words have 32.
-        fits = sample.op not in (gc.BitcastOp, gc.PartsOp) and "words" not in sample.properties
+        packed = (gc.BitcastOp, gc.PartsOp, gc.MatMulInPairsOp, gc.ConvInPairsOp)
+        fits = sample.op not in packed and "words" not in sample.properties
         if fits and arrays and any(each.dtype == np.int32 for each in sample.arrays):
             operands = [cast(each) for each in sample.arrays]
             found.append(Sample(sample.op, operands, sample.properties))

@@ -30,18 +30,28 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape
+from popgraph.support.words import IN_PAIRS, WORDS, WordFormat, sum_pairs, word_of
 from popgraph.support.words import WORD as STORED
-from popgraph.support.words import WORDS, WordFormat
 
-__all__ = ["DotConvInputGradOp", "DotConvOp", "DotConvWeightGradOp", "DotMatMulOp", "PartsOp"]
+__all__ = [
+    "ConvInPairsOp",
+    "DotConvInputGradOp",
+    "DotConvOp",
+    "DotConvWeightGradOp",
+    "DotMatMulOp",
+    "MatMulInPairsOp",
+    "PartsOp",
+]
 
 WORD = Elements("i32", frozenset({"i32"}))
 
 
 def _words(name: StringAttr) -> WordFormat:
-    if name.data not in WORDS:
+    known = [each.name for each in WORDS.values() if not each.in_pairs]
+    if name.data not in known:
         raise TypeMismatchError(
-            f"unknown packed words {name.data!r}", hint=f"use one of {', '.join(WORDS)}"
+            f"unknown packed words {name.data!r}", hint=f"use one of {', '.join(known)}"
         )
     return WORDS[name.data]
 
@@ -103,6 +113,134 @@ class DotConvOp(Convolution):
 
     def evaluate(self, x: Array, w: Array) -> tuple[Array, ...]:
         return (_dots(self.convolve, x, w, self.words),)
+
+
+def _sums_of_pairs(
+    product: Callable[[Array, Array], Array], lhs: Array, rhs: Array, offset: Array
+) -> Array:
+    """
+    Sums of products of words over a few terms, in 16 bits.
+
+    Sums of two neighbouring products must fit them.
+    """
+    halves = []
+    for place in (0, 2):
+        parts = [
+            product(
+                IN_PAIRS.unpacked(lhs, IN_PAIRS.lhs, at), IN_PAIRS.unpacked(rhs, IN_PAIRS.rhs, at)
+            )
+            for at in (place, place + 1)
+        ]
+        halves.append(parts[0] + parts[1])
+    return np.asarray(sum_pairs(word_of(*halves), offset))
+
+
+@operation
+class MatMulInPairsOp(MatrixProduct):
+    """
+    Matmul of words of four bytes with a matrix, whose sums have 16 bits for `block` words.
+
+    A word of `offset` [blocks, columns] is added to the two sums of a block: of the products of the
+    low and of the high bytes. y is the sum of all of them.
+    """
+
+    name = "graphcore.mat_mul_in_pairs"
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    offset = operand_def(TensorType)
+    block = prop_def(IntegerAttr)
+    ELEMENTS: ClassVar[Elements] = WORD
+
+    def __init__(self, lhs: Operand, rhs: Operand, offset: Operand, *, block: int) -> None:
+        super().__init__([lhs, rhs, offset], {"block": block})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        terms, columns = _matrix(self, self.rhs)
+        _check_offset(self, self.offset, (*_blocks(self, terms), columns))
+        return super().infer()
+
+    def evaluate(self, lhs: Array, rhs: Array, offset: Array) -> tuple[Array, ...]:
+        block, (result,) = integer(self.block), self.infer()
+        total = np.zeros(result.get_shape(), STORED)
+        for at in range(0, len(rhs), block):
+            terms = slice(at, at + block)
+            own = np.broadcast_to(offset[at // block], total.shape)
+            total += _sums_of_pairs(np.matmul, lhs[..., terms], rhs[terms], own)
+        return (total,)
+
+
+@operation
+class ConvInPairsOp(Convolution):
+    """
+    Convolution of words of four bytes, whose sums have 16 bits for `block` channels of words.
+
+    A word of `offset` [kernel..., blocks, maps] is added to the two sums of a block and a position
+    of the kernel: of the products of the low and of the high bytes. y is the sum of all of them.
+    """
+
+    name = "graphcore.conv_in_pairs"
+    x = operand_def(TensorType)
+    w = operand_def(TensorType)
+    offset = operand_def(TensorType)
+    block = prop_def(IntegerAttr)
+
+    def __init__(
+        self,
+        x: Operand,
+        w: Operand,
+        offset: Operand,
+        *,
+        block: int,
+        **options: Unpack[ConvolutionOptions],
+    ) -> None:
+        super().__init__([x, w, offset], {**options, "block": block})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(WORD, self.x, self.w)
+        shape = self.result_shape(shape_of(self.x), shape_of(self.w))
+        if integer(self.groups) != 1:
+            raise self.fail("convolves without groups")
+        maps, channels, *kernel = shape_of(self.w)
+        _check_offset(self, self.offset, (*kernel, *_blocks(self, channels), maps))
+        return (tensor_type(element, shape),)
+
+    def evaluate(self, x: Array, w: Array, offset: Array) -> tuple[Array, ...]:
+        block, (result,) = integer(self.block), self.infer()
+        total = np.zeros(result.get_shape(), STORED)
+        window = (1, -1, *(1,) * (w.ndim - 2))
+        for at in range(0, w.shape[1], block):
+            channels = slice(at, at + block)
+            for position in np.ndindex(*w.shape[2:]):
+                taken = (slice(None), channels, *position)
+                alone = np.zeros_like(w[:, channels])
+                alone[(slice(None), slice(None), *position)] = w[taken]
+                own = offset[(*position, at // block)].reshape(window)
+                own = np.broadcast_to(own, total.shape)
+                total += _sums_of_pairs(self.convolve, x[:, channels], alone, own)
+        return (total,)
+
+
+def _matrix(op: GraphcoreOp, value: Operand) -> Shape:
+    shape = shape_of(value)
+    if len(shape) != 2:
+        raise op.fail(f"multiplies by a matrix, not {shapes.text(shape)}")
+    return shape
+
+
+def _blocks(op: MatMulInPairsOp | ConvInPairsOp, terms: int) -> tuple[int]:
+    """The number of blocks of the contracted axis, as a shape."""
+    block = integer(op.block)
+    if block < 1 or terms % block:
+        raise op.fail(f"cannot divide {terms} words into blocks of {block}")
+    return (terms // block,)
+
+
+def _check_offset(op: GraphcoreOp, offset: Operand, wanted: Shape) -> None:
+    op.common_element(WORD, offset)
+    if shape_of(offset) != wanted:
+        raise op.fail(
+            f"needs offsets of shape {shapes.text(wanted)}, not {shapes.text(shape_of(offset))}"
+        )
 
 
 @operation

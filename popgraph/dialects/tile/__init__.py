@@ -15,6 +15,7 @@ from popgraph.dialects.tile.lanes import (
     PrefetchOp,
     RemainderOp,
     SelectOp,
+    SumPairsOp,
     ThreefryOp,
 )
 from popgraph.dialects.tile.loops.ops import LaunchOp
@@ -89,6 +90,7 @@ LANES = (
     PrefetchOp,
     RemainderOp,
     SelectOp,
+    SumPairsOp,
     ThreefryOp,
 )
 """Scalar and vector operations that the stock dialects lack, for bodies and loops."""
@@ -156,6 +158,7 @@ __all__ = [
     "SendOp",
     "StartExchangeOp",
     "Structured",
+    "SumPairsOp",
     "SuppressOp",
     "TopKOp",
     "TransformTilesOp",

@@ -236,6 +236,30 @@ class DotOp(IRDLOperation):
             raise VerifyException(f"words {self.words} cannot accumulate in {self.result.type}")
 
 
+@irdl_op_definition
+class SumPairsOp(IRDLOperation):
+    """
+    The sum of both 16-bit numbers of a word, after those of `offset` are added, which wraps.
+
+    On vectors, lane by lane. It finishes sums of `tile.dot "u8i8_i16"`.
+    """
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    name = "tile.sum_pairs"
+    pairs = operand_def(T)
+    offset = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$pairs `,` $offset attr-dict `:` type($result)"
+
+    def __init__(self, pairs: SSAValue | Operation, offset: SSAValue | Operation) -> None:
+        super().__init__(operands=[pairs, offset], result_types=[SSAValue.get(pairs).type])
+
+    def verify_(self) -> None:
+        if _element_and_lanes(self.result.type)[0] != i32:
+            raise VerifyException(f"pairs of 16-bit numbers must be i32, not {self.result.type}")
+
+
 def _element_and_lanes(type_: Attribute) -> tuple[Attribute, int]:
     """The element type of a vector and its number of lanes; 0 for a scalar."""
     if isinstance(type_, VectorType):

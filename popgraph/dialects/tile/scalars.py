@@ -31,6 +31,7 @@ from popgraph.dialects.tile.lanes import (
     PickOp,
     RemainderOp,
     SelectOp,
+    SumPairsOp,
     ThreefryOp,
     vector_of,
 )
@@ -44,6 +45,7 @@ from popgraph.dialects.tile.numpy_scalars import (
     remainder,
     select,
 )
+from popgraph.support.words import sum_pairs
 
 OnLanes: TypeAlias = Callable[[Operation, Sequence[SSAValue], int], Operation]
 """Builds the vector form of a scalar operation for a number of lanes."""
@@ -203,6 +205,7 @@ RECORDS: Sequence[Scalar] = (
     _typed("threefry", ThreefryOp, lanes=_threefry, costly=True),
     # Dot products of packed words
     _typed("dot", DotOp),
+    _typed("sum_pairs", SumPairsOp, sum_pairs),
     # Table lookup
     _typed("pick", PickOp),
     # Conversions

@@ -12,7 +12,7 @@ from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
 from popgraph.support.cache_files import digest, read_sealed, write_sealed
-from popgraph.support.machine import BF16, BYTES, DOTPROD, PAIRS, VNNI, machine_named
+from popgraph.support.machine import AVX2, BF16, BYTES, DOTPROD, PAIRS, VNNI, machine_named
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ BASELINE = Target("baseline", 16, 16)
 
 _BY_MACRO = (
     ("__AVX512F__", Target("avx512", 64, 32, BYTES)),
-    ("__AVX2__", Target("avx2", 32, 16, BYTES)),
+    ("__AVX2__", Target("avx2", 32, 16, AVX2)),
     ("__AVX__", Target("avx", 32, 16)),
     ("__SSE2__", Target("sse2", 16, 16, PAIRS)),
     ("__ARM_NEON", Target("neon", 16, 32)),

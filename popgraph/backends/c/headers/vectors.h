@@ -11,6 +11,8 @@ typedef char popgraph_i8x32 __attribute__((vector_size(32)));
 typedef char popgraph_i8x64 __attribute__((vector_size(64)));
 typedef short popgraph_i16x8 __attribute__((vector_size(16)));
 typedef short popgraph_i16x16 __attribute__((vector_size(32)));
+typedef unsigned short popgraph_u16x8 __attribute__((vector_size(16)));
+typedef unsigned short popgraph_u16x16 __attribute__((vector_size(32)));
 typedef short popgraph_i16x32 __attribute__((vector_size(64)));
 
 /*
@@ -478,6 +480,66 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
 #else
 #define POPGRAPH_DOT_U8I7_16 POPGRAPH_DOT_U8I8_16
 #endif
+
+/*
+ * The same in 16 bits: a word of two totals, to each of which two products are added. Processors
+ * saturate the sum of two products; totals wrap.
+ */
+#define POPGRAPH_SATURATE(T, value) __extension__ ({ \
+    const T wide = (value), above = wide - 32767; \
+    const T capped = wide - (above & ~(above >> 31)), below = capped + 32768; \
+    capped - (below & (below >> 31)); \
+})
+#define POPGRAPH_PLAIN_DOT_U8I8_I16(T, U, a, b, c) __extension__ ({ \
+    const T x = (a), y = (b); \
+    const U total = (U)(c); \
+    const T low = POPGRAPH_SATURATE(T, (x & 255) * ((T)((U)y << 24) >> 24) + \
+        ((x >> 8) & 255) * ((T)((U)y << 16) >> 24)); \
+    const T high = POPGRAPH_SATURATE(T, ((x >> 16) & 255) * ((T)((U)y << 8) >> 24) + \
+        ((x >> 24) & 255) * (y >> 24)); \
+    (T)(((total + (U)low) & 0xFFFFu) | ((total >> 16) + (U)high) << 16); \
+})
+#if defined(__SSSE3__)
+#define POPGRAPH_DOT_U8I8_I16_4(T, U, a, b, c) ((T)((popgraph_u16x8)(c) + \
+    (popgraph_u16x8)__builtin_ia32_pmaddubsw128((popgraph_i8x16)(a), (popgraph_i8x16)(b))))
+#else
+#define POPGRAPH_DOT_U8I8_I16_4 POPGRAPH_PLAIN_DOT_U8I8_I16
+#endif
+#if defined(__AVX2__) && !defined(__clang__)
+/* GCC would copy totals from register to register, and run out of these. */
+#define POPGRAPH_DOT_U8I8_I16_8(T, U, a, b, c) __extension__ ({ \
+    T sum = (c); \
+    __asm__("vpaddw %1, %0, %0" : "+x"(sum) \
+        : "x"(__builtin_ia32_pmaddubsw256((popgraph_i8x32)(a), (popgraph_i8x32)(b)))); \
+    sum; \
+})
+#elif defined(__AVX2__)
+#define POPGRAPH_DOT_U8I8_I16_8(T, U, a, b, c) ((T)((popgraph_u16x16)(c) + \
+    (popgraph_u16x16)__builtin_ia32_pmaddubsw256((popgraph_i8x32)(a), (popgraph_i8x32)(b))))
+#else
+#define POPGRAPH_DOT_U8I8_I16_8 POPGRAPH_PLAIN_DOT_U8I8_I16
+#endif
+#define POPGRAPH_DOT_U8I8_I16_16 POPGRAPH_PLAIN_DOT_U8I8_I16
+
+/* Both 16-bit totals of a word, which wrap where those of an offset are added to them. */
+#define POPGRAPH_PLAIN_SUM_PAIRS(T, U, a, b) __extension__ ({ \
+    const U x = (U)(a), y = (U)(b); \
+    ((T)((x + y) << 16) >> 16) + ((T)(((x >> 16) + (y >> 16)) << 16) >> 16); \
+})
+#if defined(__SSE2__)
+#define POPGRAPH_SUM_PAIRS_4(T, U, a, b) ((T)__builtin_ia32_pmaddwd128( \
+    (popgraph_i16x8)((popgraph_u16x8)(a) + (popgraph_u16x8)(b)), (popgraph_i16x8)POPGRAPH_ONES(T)))
+#else
+#define POPGRAPH_SUM_PAIRS_4 POPGRAPH_PLAIN_SUM_PAIRS
+#endif
+#if defined(__AVX2__)
+#define POPGRAPH_SUM_PAIRS_8(T, U, a, b) ((T)__builtin_ia32_pmaddwd256( \
+    (popgraph_i16x16)((popgraph_u16x16)(a) + (popgraph_u16x16)(b)), \
+    (popgraph_i16x16)POPGRAPH_ONES(T)))
+#else
+#define POPGRAPH_SUM_PAIRS_8 POPGRAPH_PLAIN_SUM_PAIRS
+#endif
+#define POPGRAPH_SUM_PAIRS_16 POPGRAPH_PLAIN_SUM_PAIRS
 
 /*
  * The same of two bf16, whose products are added to an f32 or a vector of them. AVX512-BF16 has an

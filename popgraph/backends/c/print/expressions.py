@@ -241,6 +241,15 @@ def _dot(op: Operation, operands: Sequence[str]) -> str:
     return f"POPGRAPH_{name}({type_}, {unsigned}, {lhs}, {rhs}, {total})"
 
 
+def _sum_pairs(op: Operation, operands: Sequence[str]) -> str:
+    """Adds both 16-bit numbers of words."""
+    count = types.lanes(op.results[0].type)
+    type_ = types.value(op.results[0].type)
+    unsigned = "u32" if count is None else f"u32x{count}"
+    name = f"SUM_PAIRS_{count}" if count in _DOT_LANES else "PLAIN_SUM_PAIRS"
+    return f"POPGRAPH_{name}({type_}, {unsigned}, {', '.join(operands)})"
+
+
 def _pick(op: Operation, operands: Sequence[str]) -> str:
     """A lookup in a table of constants: one permutation if a vector has a lane for each."""
     assert isinstance(op, PickOp)
@@ -284,6 +293,7 @@ _SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "vector.shuffle": _shuffle,
     "tile.convert": _conversion,
     "tile.dot": _dot,
+    "tile.sum_pairs": _sum_pairs,
     "tile.pick": _pick,
     "tile.threefry": _threefry,
     **dict.fromkeys(CONVERSIONS, _conversion),

@@ -21,6 +21,8 @@ no_form(
     graphcore.DotConvOp,
     graphcore.DotConvInputGradOp,
     graphcore.DotConvWeightGradOp,
+    graphcore.MatMulInPairsOp,
+    graphcore.ConvInPairsOp,
     graphcore.PartsOp,
 )
 

@@ -59,6 +59,8 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.DotMatMulOp: contractions.lower_mat_mul,
     gc.DotConvOp: contractions.lower_conv,
     gc.DotConvWeightGradOp: contractions.lower_conv_weight_grad,
+    gc.MatMulInPairsOp: contractions.lower_mat_mul_in_pairs,
+    gc.ConvInPairsOp: contractions.lower_conv_in_pairs,
     gc.PartsOp: contractions.lower_parts,
     gc.ConvWeightGradOp: contractions.lower_conv_weight_grad,
     gc.MaxPoolOp: windows.lower_max_pool,

@@ -12,6 +12,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import (
+    ConvInPairsOp,
     ConvInputGradOp,
     ConvOp,
     ConvWeightGradOp,
@@ -19,13 +20,14 @@ from popgraph.dialects.graphcore import (
     DotConvOp,
     DotConvWeightGradOp,
     DotMatMulOp,
+    MatMulInPairsOp,
     MatMulOp,
     PartsOp,
 )
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.dialects.tile.structured.product import accumulator_type
+from popgraph.dialects.tile.structured.product import accumulator_type, product_body
 from popgraph.passes.graphcore.to_structured.elements import (
     body,
     computing_type,
@@ -43,6 +45,7 @@ from popgraph.passes.graphcore.to_structured.sliding import (
     spread,
 )
 from popgraph.support.shapes import Shape
+from popgraph.support.words import IN_PAIRS
 
 AnyInputGrad: TypeAlias = ConvInputGradOp | DotConvInputGradOp
 
@@ -136,6 +139,60 @@ def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
     domain, element_ = (*parallel, *weight[1:]), tensor_of(op.result).element_type
     y = contract(x, w, places, domain, len(parallel), element_, words_of(op))
     return viewed(y, result)
+
+
+def lower_mat_mul_in_pairs(op: MatMulInPairsOp) -> SSAValue:
+    """
+    mat_mul_in_pairs(a, b, offset)  ->  sum over blocks of f(sum of a[i, k] * b[k, j], offset)
+    """
+    result, (terms, _) = shape_of(op.result), shape_of(op.rhs)
+    batch, (i, j, at, k) = dimensions(len(result) - 2, 4)
+    place = at * integer(op.block) + k
+    places = ([*batch, i, place], [place, j], [at, j])
+    return _in_pairs(op, places, result, [terms // integer(op.block)])
+
+
+def lower_conv_in_pairs(op: ConvInPairsOp) -> SSAValue:
+    """
+    conv_in_pairs(x, w, offset)  ->  sum over k and blocks of f(sum of x[n, c, o + k] * w[m, c, k])
+    """
+    weight, result = shape_of(op.w), shape_of(op.result)
+    geometry, sizes = op.geometry(weight), result[2:]
+    n, m, o, k, (at, c) = dimensions(1, 1, len(sizes), len(sizes), 2)
+    place = at * integer(op.block) + c
+    x = padded(op.x, geometry, sizes)
+    places = ([*n, place, *read_at(o, k, geometry)], [*m, place, *k], [*k, at, *m])
+    return _in_pairs(op, places, result, [*weight[2:], weight[1] // integer(op.block)], x)
+
+
+def _in_pairs(
+    op: MatMulInPairsOp | ConvInPairsOp,
+    places: Sequence[Sequence[AffineExpr]],
+    parallel: Shape,
+    blocks: Sequence[int],
+    lhs: SSAValue | None = None,
+) -> SSAValue:
+    """The contraction whose blocks of terms are summed in 16 bits."""
+    lhs, (_, rhs, offset) = lhs or op.operands[0], op.operands
+    domain = (*parallel, *blocks, integer(op.block))
+    ranks = (len(domain), len(domain), len(domain) - 1)
+    first, second, third = (
+        AffineMap(rank, 0, tuple(place)) for rank, place in zip(ranks, places, strict=True)
+    )
+    finish = body([i32, i32], lambda pairs, offset: tile.SumPairsOp(pairs, offset))
+    words = StringAttr(IN_PAIRS.name)
+    return tile.ReduceOp(
+        [lhs, rhs],
+        [first, second],
+        domain,
+        len(parallel),
+        [IntegerAttr(0, i32)],
+        product_body([i32, i32, i32], words),
+        body([i32], lambda total: total),
+        [i32],
+        contracts=True,
+        blocks=tile.Blocks(len(blocks), finish, [offset], [third]),
+    ).outputs[0]
 
 
 def lower_conv_input_grad(op: AnyInputGrad) -> SSAValue:

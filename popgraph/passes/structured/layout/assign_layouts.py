@@ -166,6 +166,13 @@ class _Rewriting:
         inputs, epilogue_inputs, tables = _operands(op)
         maps = self._maps(op, inputs, op.input_maps, indices)
         op.properties["maps"] = maps_attribute(maps)
+        if isinstance(op, tile.ReduceOp) and op.block is not None:
+            # Loops that number blocks stay before those of their terms.
+            blocks = range(epilogue_inputs.stop, len(op.operands))
+            outer = indices[: op.blocked_rank]
+            op.properties["block_maps"] = maps_attribute(
+                self._maps(op, blocks, op.block_input_maps, outer)
+            )
         if "epilogue_maps" in op.properties:
             op.properties["epilogue_maps"] = maps_attribute(
                 self._maps(op, epilogue_inputs, op.epilogue_input_maps, indices[: op.parallel_rank])
@@ -247,6 +254,8 @@ class _Rewriting:
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True):
             if value in self.orders:
                 last |= map_.results[self.orders[value][-1]].used_dims()
+        if op.block is not None and any(dim < op.blocked_rank for dim in last):
+            last |= {*range(op.blocked_rank, len(op.sizes))}
         return sorted(dims, key=lambda dim: dim in last)
 
     def _maps(
@@ -337,5 +346,6 @@ def _operands(op: tile.Structured) -> tuple[range, range, range]:
     count = len(op.input_maps)
     tables = len(op.tables) if isinstance(op, tile.MapOp) else 0
     tables = len(op.operands) - count if isinstance(op, tile.ScatterOp) else tables
+    own = len(op.block_inputs) if isinstance(op, tile.ReduceOp) else 0
     end = len(op.operands) - tables
-    return range(count), range(count, end), range(end, len(op.operands))
+    return range(count), range(count, end - own), range(end, len(op.operands))

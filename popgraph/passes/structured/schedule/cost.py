@@ -24,6 +24,7 @@ from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.reduction_order import Order
 from popgraph.support.machine import Machine
 from popgraph.support.shapes import prod
+from popgraph.support.words import WORDS
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,9 @@ class Estimate:
         self.tuning, self.registers = reads.target.tuning, reads.registers
         if self.op.words is not None:
             self.registers -= 1  # It holds the dot product of two words until it is added.
+            # Totals and sums in 16 bits share the registers: 3 rows of 2 vectors with AVX2.
+            if WORDS[self.op.words.data].in_pairs:
+                self.registers = self.registers // 2 + 2
         self.fixed, self.dim, self.width = fixed, dim, width
         self.layout, self.vectors = layout
         self.extent, self.terms = self.reads.sizes[dim], reads.terms

@@ -9,7 +9,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IntegerType, StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
-from popgraph.dialects.tile import DotOp
+from popgraph.dialects.tile import DotOp, SumPairsOp
 from popgraph.dialects.tile.loops.recipes import INTERCHANGED, PREFETCH, UNROLLED
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.contraction.prefetch import Prefetch, no_prefetch
@@ -40,6 +40,16 @@ class BlockSums:
     body: Block
     inputs: Sequence[Access]
     kind: Attribute
+
+    @property
+    def starts_at_offset(self) -> bool:
+        """
+        Whether sums can start at the offset that the body adds, instead of at zero.
+
+        Both wrap, and an addition per block is saved.
+        """
+        first = self.body.first_op
+        return isinstance(first, SumPairsOp) and first.offset is self.body.args[1]
 
 
 @dataclass(frozen=True)
@@ -91,21 +101,30 @@ class MicroKernel:
 
         def add_finished(row: Index, lane: Index, value: SSAValue) -> None:
             read = [self._loaded(access) for access in blocks.inputs]
+            if blocks.starts_at_offset:
+                read = [grid.writer.number(0, grid.kind)]
             (added,) = inline(grid.point, blocks.body, [value, *read])
             grid.put(grid.sum(grid.read(totals, row, lane), added), totals, row, lane)
 
         def block(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            grid.each_sum(tile, self.sums_over(tile, inner, outside), add_finished)
+            start = blocks.inputs[0] if blocks.starts_at_offset else None
+            grid.each_sum(tile, self.sums_over(tile, inner, outside, start), add_finished)
             return carried
 
         write_nest(grid.point, self._full_nest(blocks.loops), block)
         return totals
 
     def sums_over(
-        self, tile: Tile, nest: Sequence[NestLoop], outside: int | None = None
+        self,
+        tile: Tile,
+        nest: Sequence[NestLoop],
+        outside: int | None = None,
+        start: Access | None = None,
     ) -> TileSums:
         """
         Writes the sums over these loops; the reduction is deeper than level `outside`.
+
+        They start at an element of `start`, or at zero.
 
         The loops over the tile are outermost here. `interchange-loops` moves them into the
         reduction, where a factor is read once for all rows or vectors that share it.
@@ -141,7 +160,10 @@ class MicroKernel:
                         add_product()
                 return carried
 
-            grid.clear_at(row, lane, sums)
+            if start is None:
+                grid.clear_at(row, lane, sums)
+            else:
+                grid.put(self._loaded(start), sums, row, lane)
             if all(one.group.extent for one in nest):
                 write_nest(grid.point, rolled, step)
         return sums
