@@ -155,7 +155,10 @@ CHECKED = Property(
     "no index is left to check: lowering would drop the check",
     _each(lambda op: isinstance(op, gc.CheckIndicesOp)),
 )
-_OF_WORDS = (gc.DotMatMulOp, gc.DotConvOp, gc.DotConvInputGradOp, gc.DotConvWeightGradOp)
+_OF_WORDS = (
+    *(gc.DotMatMulOp, gc.DotConvOp, gc.DotConvInputGradOp, gc.DotConvWeightGradOp),
+    *(gc.MatMulInPairsOp, gc.ConvInPairsOp),
+)
 WORDLESS = Property(
     "no-words",
     GRAPHCORE,

@@ -101,7 +101,7 @@ def test_a_step_of_training(tmp_path: Path) -> None:
 def test_a_scheduled_learning_rate_is_an_input_of_the_step() -> None:
     """The learning rate stays an input, as in the program that `popgraph train` runs."""
     _, _, training = models.opened(EXAMPLES / "vae.pgraph", ["N=2"], train=True)
-    assert training is not None and not training.optimizer.learning_rate.constant
+    assert training is not None and not training.task.training.optimizer.learning_rate.constant
 
 
 UNTRAINED = {
