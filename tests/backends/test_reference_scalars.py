@@ -64,6 +64,7 @@ def test_every_scalar_operation_has_a_meaning_and_a_form_in_c() -> None:
         "arith.cmpi",
         "tile.dot",
         "tile.pick",
+        "tile.sum_pairs",
         "tile.threefry",
     }
     tables = (rows.FLOAT, rows.INT, conversions.CONVERSIONS, elsewhere)

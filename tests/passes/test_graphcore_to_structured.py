@@ -114,7 +114,8 @@ PRIMITIVE = [
 
 
 def in_floats(name: str) -> list[Sample]:
-    return [sample.with_floats(name) for sample in PRIMITIVE if sample.op is not gc.SuppressOp]
+    fixed = (gc.FmaOp, gc.SuppressOp)
+    return [sample.with_floats(name) for sample in PRIMITIVE if sample.op not in fixed]
 
 
 def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:

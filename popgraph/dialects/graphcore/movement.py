@@ -203,7 +203,7 @@ class InsertOp(Movement):
         return (tensor_type(element, shape),)
 
     def evaluate(self, x: Array, piece: Array) -> tuple[Array, ...]:
-        result = x.copy()
+        result = np.array(x)
         ranges = zip(self.starts, piece.shape, strict=True)
         result[tuple(slice(start, start + size) for start, size in ranges)] = piece
         return (result,)
