@@ -42,7 +42,7 @@ NOTICE = (
     "popgraph: a quick program answers until the tuned one is built; its results may differ in "
     "the last bits"
 )
-"""Printed once per process where an automatic quick program is not as exact as the tuned one."""
+"""Printed once per process if the bits of an automatic quick program may differ."""
 
 PATIENCE = 2.0
 """Seconds that the process waits at exit for building threads."""

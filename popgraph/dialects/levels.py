@@ -34,10 +34,10 @@ _FREE = (tile.ViewOp, tile.AssembleOp)
 """Structured operations that may stay until memory planning, which can make them free."""
 
 
-def level_of(module: ModuleOp) -> str:
-    """The level of a module: the topmost level of its operations."""
+def level_of(module: ModuleOp, unknown: str = GRAPHCORE) -> str:
+    """The level of a module: the topmost level of its operations, if any has one."""
     found = {level for op in operations(module) if (level := _level(op)) is not None}
-    return next((level for level in LEVELS if level in found), GRAPHCORE)
+    return next((level for level in LEVELS if level in found), unknown)
 
 
 def operations(module: ModuleOp) -> Iterator[Operation]:

@@ -64,7 +64,7 @@ class Request:
     frozen: tuple[str, ...] = ()
     """Weights that training does not update; the host may change them."""
     parts: tuple[str, ...] = ()
-    """Weights of which only a box is trained, as in `Training`."""
+    """Weights that are trained in part, as in `Training`."""
     tracked: tuple[str, ...] = ()
     """Tensors whose gradients the host reads, if they have gradients."""
     watched: tuple[str, ...] = ()

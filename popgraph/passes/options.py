@@ -41,7 +41,7 @@ class Training:
     """Weights that the host provides twice: the current values are updated, and the loss is
     computed with values of some batches ago, in the variable `Delayed___w`."""
     parts: tuple[str, ...] = ()
-    """Weights of which only a box is trained, as `w[0:8, 0:4]`: see `popgraph.support.boxes`."""
+    """Weights that are trained in part, with their boxes: `w[0:8, 0:4]` (`support/boxes.py`)."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import PassPipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM
+from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM, level_of
 from popgraph.passes.base import Pass
 from popgraph.passes.goals import aimed
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
@@ -474,8 +475,23 @@ def _check_disabled(name: str, steps: Sequence[Step]) -> None:
     )
 
 
+def _refuse_level(lowering: Step, level: str) -> NoReturn:
+    hint = ""
+    if LEVELS.index(level) < LEVELS.index(lowering.level):
+        (before,) = (one.name for one in PIPELINE if one.to == lowering.level)
+        hint = f"run {before} first"
+    raise PassError(
+        f"{lowering.name} lowers the {lowering.level} level",
+        f"the module is at the {level} level",
+        hint,
+    )
+
+
 def check_needs(step: Pass, module: ModuleOp) -> None:
-    """Raises PassError if a module lacks a property that a pass needs."""
+    """Raises PassError if a pass lowers another level, or if a module lacks a property it needs."""
+    for one in PIPELINE:
+        if one.to and one.name == step.name and level_of(module, one.level) != one.level:
+            _refuse_level(one, level_of(module))
     for needed in step.NEEDS:
         breach = needed.breach(module)
         if breach is None:

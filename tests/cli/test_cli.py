@@ -675,6 +675,15 @@ def memory_of(entry: Any, described: Any, folder: Path, x: Any) -> Any:
 # --- lists -------------------------------------------------------------------------------------
 
 
+def test_opt_names_the_level_that_a_pass_lowers() -> None:
+    """A pass that finds no operation of its level would change nothing."""
+    error = call("opt", "-p", "onnx-to-graphcore", text=PROGRAM, code=1).output
+    assert "onnx-to-graphcore lowers the onnx level" in error
+    error = call("opt", "-p", "structured-to-loops", text=PROGRAM, code=1).output
+    assert "the module is at the graphcore level" in error
+    assert "try: run graphcore-to-structured first" in error
+
+
 def test_passes_declare_their_order() -> None:
     lines = call("passes", "--order").stdout.splitlines()
     found = [line.split(maxsplit=2)[2] for line in lines if " split-kernels*" in line]
