@@ -230,7 +230,9 @@ class Loop:
                 warnings.warn(problem, DoubtfulTrainingWarning, stacklevel=5)
 
     def _warn_of_unchanged_weights(self) -> None:
-        """Warns of weights that an epoch has not changed."""
+        """Warns of weights that the first epoch has not changed."""
+        if not self._initial_weights:
+            return
         now, trained = self._state.weights(), self._plan.snapshot.task.selection.trained
         still = [
             name

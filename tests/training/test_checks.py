@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.support.warnings import DoubtfulTrainingWarning
+from popgraph.training import diagnosis
 from popgraph.training.trainer import Trainer
 
 RNG = np.random.default_rng(5)
@@ -73,6 +76,21 @@ def test_training_warns_of_weights_that_cannot_learn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Trainer(net("z = x @ w + b"), "nll", "SGD(0.1)").fit((X, LABELS))
+
+
+def test_no_epoch_reads_the_weights_of_a_large_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of all weights would take as long as a fifth of a step of a language model."""
+    monkeypatch.setattr(diagnosis, "MOST_BYTES", 0)
+    read: list[str] = []
+    original = CExecutable.read
+
+    def noted(self: CExecutable, variable: str) -> Array:
+        read.append(variable)
+        return original(self, variable)
+
+    monkeypatch.setattr(CExecutable, "read", noted)
+    Trainer(net("z = x @ w + b"), "nll", "SGD(0.1)").fit((X, LABELS), epochs=2)
+    assert not read
 
 
 def test_train_check_command(tmp_path: Path) -> None:
