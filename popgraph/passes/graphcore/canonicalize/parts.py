@@ -26,8 +26,8 @@ def _ranges(op: SliceOp) -> list[Range]:
 
 
 def _takes_less(op: SliceOp) -> bool:
-    """Whether a slice drops elements that nothing else reads."""
-    return op.x.has_one_use() and prod(op.sizes) < prod(shape_of(op.x))
+    """Whether a slice that is not empty drops elements that nothing else reads."""
+    return op.x.has_one_use() and 0 < prod(op.sizes) < prod(shape_of(op.x))
 
 
 def _part(value: SSAValue, ranges: Mapping[int, Range]) -> Operand:

@@ -1,4 +1,4 @@
-// A slice of a sum of products is the sum of slices of the factors, unless something else reads the sums; kernels and parts of groups stay whole.
+// A slice of a sum of products is the sum of slices of the factors, unless something else reads the sums; kernels and parts of groups stay whole, and an empty slice too.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">, #pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%0: tensor<2x1x4x5xf32>, %1: tensor<3x5x6xf32>, %2: tensor<2x4x6x6xf32>, %3: tensor<2x6x4x4xf32>):
@@ -17,9 +17,11 @@ builtin.module {
     %13 = graphcore.slice %12 {starts = [2], sizes = [2], steps = [1]} : (tensor<6xf32>) -> tensor<2xf32>
     %14 = graphcore.mat_mul %0, %1 : (tensor<2x1x4x5xf32>, tensor<3x5x6xf32>) -> tensor<2x3x4x6xf32>
     %15 = graphcore.slice %14 {starts = [0, 0, 0, 0], sizes = [1, 3, 4, 6], steps = [1, 1, 1, 1]} : (tensor<2x3x4x6xf32>) -> tensor<1x3x4x6xf32>
-    pg.return [#pg.bytes<"product">, #pg.bytes<"channels">, #pg.bytes<"group">, #pg.bytes<"across">, #pg.bytes<"sum">, #pg.bytes<"whole">, #pg.bytes<"read">],
-        %5, %7, %9, %11, %13, %14, %15 : tensor<1x2x4x3xf32>, tensor<2x3x3x1xf32>, tensor<3x1x3x3xf32>,
-        tensor<3x2x3x3xf32>, tensor<2xf32>, tensor<2x3x4x6xf32>, tensor<1x3x4x6xf32>
+    %16 = graphcore.reduce_sum %3 {axes = [0, 2, 3], keepdims = true} : (tensor<2x6x4x4xf32>) -> tensor<1x6x1x1xf32>
+    %17 = graphcore.slice %16 {starts = [0, 0, 0, 0], sizes = [0, 6, 1, 1], steps = [1, 1, 1, 1]} : (tensor<1x6x1x1xf32>) -> tensor<0x6x1x1xf32>
+    pg.return [#pg.bytes<"product">, #pg.bytes<"channels">, #pg.bytes<"group">, #pg.bytes<"across">, #pg.bytes<"sum">, #pg.bytes<"whole">, #pg.bytes<"read">, #pg.bytes<"empty">],
+        %5, %7, %9, %11, %13, %14, %15, %17 : tensor<1x2x4x3xf32>, tensor<2x3x3x1xf32>, tensor<3x1x3x3xf32>,
+        tensor<3x2x3x3xf32>, tensor<2xf32>, tensor<2x3x4x6xf32>, tensor<1x3x4x6xf32>, tensor<0x6x1x1xf32>
   }
 }
 // -----
@@ -46,8 +48,10 @@ builtin.module {
     %18 = graphcore.reduce_sum %17 {axes = [0, 2, 3], keepdims = false} : (tensor<2x2x4x4xf32>) -> tensor<2xf32>
     %19 = graphcore.mat_mul %0, %1 : (tensor<2x1x4x5xf32>, tensor<3x5x6xf32>) -> tensor<2x3x4x6xf32>
     %20 = graphcore.slice %19 {starts = [0, 0, 0, 0], sizes = [1, 3, 4, 6], steps = [1, 1, 1, 1]} : (tensor<2x3x4x6xf32>) -> tensor<1x3x4x6xf32>
-    pg.return [#pg.bytes<"product">, #pg.bytes<"channels">, #pg.bytes<"group">, #pg.bytes<"across">, #pg.bytes<"sum">, #pg.bytes<"whole">, #pg.bytes<"read">],
-        %6, %10, %14, %16, %18, %19, %20 : tensor<1x2x4x3xf32>, tensor<2x3x3x1xf32>, tensor<3x1x3x3xf32>,
-        tensor<3x2x3x3xf32>, tensor<2xf32>, tensor<2x3x4x6xf32>, tensor<1x3x4x6xf32>
+    %21 = graphcore.reduce_sum %3 {axes = [0, 2, 3], keepdims = true} : (tensor<2x6x4x4xf32>) -> tensor<1x6x1x1xf32>
+    %22 = graphcore.slice %21 {starts = [0, 0, 0, 0], sizes = [0, 6, 1, 1], steps = [1, 1, 1, 1]} : (tensor<1x6x1x1xf32>) -> tensor<0x6x1x1xf32>
+    pg.return [#pg.bytes<"product">, #pg.bytes<"channels">, #pg.bytes<"group">, #pg.bytes<"across">, #pg.bytes<"sum">, #pg.bytes<"whole">, #pg.bytes<"read">, #pg.bytes<"empty">],
+        %6, %10, %14, %16, %18, %19, %20, %22 : tensor<1x2x4x3xf32>, tensor<2x3x3x1xf32>, tensor<3x1x3x3xf32>,
+        tensor<3x2x3x3xf32>, tensor<2xf32>, tensor<2x3x4x6xf32>, tensor<1x3x4x6xf32>, tensor<0x6x1x1xf32>
   }
 }
