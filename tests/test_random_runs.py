@@ -13,6 +13,7 @@ import pytest
 from popgraph.backend import ReferenceBackend
 from popgraph.conformance.outcome import Status, outcome
 from popgraph.conformance.suites import opened
+from popgraph.support.arrays import Array
 from popgraph.testing import random_inputs
 from tests import nnsmith_suite, training_runs
 from tests.training_runs import BATCH, Runs, cases, compared
@@ -99,6 +100,29 @@ def test_random_trainings_are_compared() -> None:
     assert compared(case, runs, inputs, (expected, other)).outcome == "wrong"
     del other[1]["loss"]
     assert compared(case, runs, inputs, (expected, other)).outcome == "wrong"
+
+
+def test_steps_of_the_reference_may_begin_with_the_variables_of_the_other_run() -> None:
+    """The gradient of `w` cancels; the sign of what is left decides whether `y` is NaN."""
+
+    class Cancelling(Runs):
+        def __init__(self) -> None:
+            pass
+
+        def reference(
+            self, inputs: dict[str, Array], after: training_runs.Results = ()
+        ) -> training_runs.Results:
+            w = after[0]["variable w"] if after else np.full(2, 1e-12)
+            return [{"variable w": w}, {"variable w": w, "y": np.sqrt(w)}]
+
+    runs, case = Cancelling(), cases(1)[0]
+    expected = runs.reference({})
+    with np.errstate(invalid="ignore"):
+        other = [{"variable w": np.full(2, -1e-12)}]
+        found = runs.reference({}, after=other)
+        assert compared(case, runs, {}, (expected, found)).outcome == "rounding"
+        found[1]["y"] = np.zeros(2)
+        assert compared(case, runs, {}, (expected, found)).outcome == "wrong"
 
 
 def test_seeds_repeat_and_reports_count(tmp_path: Path) -> None:
