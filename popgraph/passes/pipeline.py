@@ -61,6 +61,7 @@ from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.passes.structured.fusion.fuse_rows import FuseRows
+from popgraph.passes.structured.fusion.merge_maps import MergeMaps
 from popgraph.passes.structured.fusion.sum_in_blocks import SumInBlocks
 from popgraph.passes.structured.hoist_constants import HoistConstants
 from popgraph.passes.structured.hoist_invariants import HoistInvariants
@@ -221,6 +222,7 @@ PIPELINE: tuple[Step, ...] = (
         "structured", FuseElementwise, "fuse-epilogue expects one map, not a chain", optional=True
     ),
     Step("structured", FuseEpilogue, "a schedule depends on the epilogue", optional=True),
+    Step("structured", MergeMaps, "an epilogue has one result", optional=True),
     Step("structured", AssignLayouts, "a schedule depends on contiguous dimensions", optional=True),
     Step("structured", AssignHalos, "once layouts are decided, rows can be padded", optional=True),
     Step(

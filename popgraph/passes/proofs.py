@@ -30,6 +30,7 @@ from popgraph.passes.structured.fusion import (
     fuse_elementwise,
     fuse_epilogue,
     fuse_rows,
+    merge_maps,
     sum_in_blocks,
 )
 from popgraph.support.laws import Proof, Rewrite
@@ -57,6 +58,7 @@ RULES: dict[str, tuple[type[AnyRule[Any]], ...]] = {
 REWRITES: dict[str, tuple[Rewrite, ...]] = {
     "fold-constants": (fold_constants.FOLD,),
     "fuse-elementwise": fuse_elementwise.REWRITES,
+    "merge-maps": (merge_maps.MERGE,),
     "fuse-epilogue": (*fuse_epilogue.REWRITES, PERMUTE_RESULTS),
     "fuse-rows": (fuse_rows.FUSE,),
     "fuse-attention": (fuse_attention.FUSE,),

@@ -1440,6 +1440,13 @@ MUTANTS: tuple[Mutant, ...] = (
         always,
     ),
     Mutant(
+        "merge-maps",
+        "a map that reads other elements is merged",
+        f"{PASSES}.structured.fusion.merge_maps:reads_whole",
+        always,
+        training=True,
+    ),
+    Mutant(
         "fuse-rows",
         "only the first result leaves the fused operation",
         f"{PASSES}.structured.fusion.join:read_elsewhere",

@@ -96,6 +96,7 @@ TRAINED = {
     "dce",
     "graphcore-to-structured",
     "fuse-epilogue",
+    "merge-maps",
     "map-to-tiles",
     "assign-layouts",
     "assign-halos",

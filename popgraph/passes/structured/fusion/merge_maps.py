@@ -1,0 +1,137 @@
+"""Merging of maps over the same elements into one that has several results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import graphs_of
+from popgraph.dialects.tile.affine import reads_whole
+from popgraph.dialects.tile.structured.ops import element
+from popgraph.passes.analysis.replace import located
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+from popgraph.passes.properties import UNCUT, UNSCHEDULED
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import (
+    MappedOperands,
+    is_movement,
+    moved,
+    without_repeats,
+)
+from popgraph.passes.structured.fusion.join import dependants
+from popgraph.support.laws import Proof, Rewrite
+from popgraph.support.tuning import Tuning
+
+MERGE = Rewrite(
+    "merge maps",
+    "y = map f(x); z = map g(y, e)  ->  y, z = map { f(x), g(f(x), e) }",
+    Proof(construction="g gets the element of y that its index map, the identity, reads"),
+)
+
+
+@dataclass(frozen=True)
+class MergeMaps(Pass):
+    """
+    Merges a map with its producer if the result of the producer is needed elsewhere, too.
+
+    y = map f(x); z = map g(y, e)  ->  y, z = map { f(x), g(f(x), e) }
+
+    The state of an optimizer and its weight are then updated in one pass over memory: Adam reads
+    and writes seven tensors instead of ten.
+    """
+
+    name = "merge-maps"
+    NEEDS = (UNSCHEDULED, UNCUT)
+    AFTER = ("fuse-epilogue",)
+    BEFORE = ("assign-layouts",)
+    tuning: Tuning = Tuning()
+
+    @classmethod
+    def of(cls, options: Options) -> MergeMaps:
+        return cls(options.tuning)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in graphs_of(module):
+            for op in list(graph.block.ops):
+                reader = op if isinstance(op, tile.MapOp) else None
+                while reader is not None:
+                    found = next(self._mergeable(reader), None)
+                    reader = None if found is None else merge(found, reader)
+
+    def _mergeable(self, reader: tile.MapOp) -> Iterator[tile.MapOp]:
+        """Producers of the operands that may be merged with their reader."""
+        for value in dict.fromkeys(reader.inputs):
+            producer = value.owner
+            if (
+                isinstance(producer, tile.MapOp)
+                and producer.parent is reader.parent
+                and self._is_small(producer, reader)
+                and _may_merge(producer, reader)
+            ):
+                yield producer
+
+    def _is_small(self, producer: tile.MapOp, reader: tile.MapOp) -> bool:
+        inputs = len({*producer.inputs, *reader.inputs})
+        length = sum(len(one.body.block.ops) for one in (producer, reader))
+        return inputs <= self.tuning.most_inputs and length <= self.tuning.longest_body
+
+
+def _may_merge(producer: tile.MapOp, reader: tile.MapOp) -> bool:
+    """Whether a reader has the elements of its producer, which nothing between them reads."""
+    both = (producer, reader)
+    return (
+        producer.sizes == reader.sizes
+        and 0 not in reader.sizes
+        and not any(one.tables or is_movement(one) for one in both)
+        and all(
+            reads_whole(tensor(value), map_, reader.sizes)
+            for value, map_ in zip(reader.inputs, reader.input_maps, strict=True)
+            if value.owner is producer
+        )
+        and not any(dependants(both))
+    )
+
+
+def merge(producer: tile.MapOp, reader: tile.MapOp) -> tile.MapOp:
+    """Replaces two maps by one, at the position of the reader."""
+    MERGE.fires()
+    kept = [one for one in producer.outputs if any(use.operation is not reader for use in one.uses)]
+    numbers = [list(producer.outputs).index(one) for one in kept]
+    operands = _merged(producer, reader, numbers)
+    kinds = [element(value) for value in (*kept, *reader.outputs)]
+    assert operands.body is not None
+    new = tile.MapOp(operands.values, operands.maps, reader.sizes, Region(operands.body), kinds)
+    located(new, reader, producer)
+    Rewriter.insert_op(new, InsertPoint.before(reader))
+    for old, result in zip((*kept, *reader.outputs), new.outputs, strict=True):
+        result.name_hint = old.name_hint
+        old.replace_uses_with_if(result, lambda use: use.operation is not reader)
+    for op in (reader, producer):
+        op.detach()
+        op.erase()
+    return new
+
+
+def _merged(producer: tile.MapOp, reader: tile.MapOp, kept: list[int]) -> MappedOperands:
+    """The operands of both, and the body that yields the `kept` results, then the reader's."""
+    others = [at for at, value in enumerate(reader.inputs) if value.owner is not producer]
+    values = (*producer.inputs, *(reader.inputs[at] for at in others))
+    maps: tuple[AffineMap, ...] = (
+        *producer.input_maps,
+        *(reader.input_maps[at] for at in others),
+    )
+    body = Block(arg_types=map(element, values))
+    own, fresh = body.args[: len(producer.inputs)], iter(body.args[len(producer.inputs) :])
+    made = moved(body, producer.body.block, own)
+    made_of = dict[SSAValue, SSAValue](zip(producer.outputs, made, strict=True))
+    arguments = [made_of.get(value) or next(fresh) for value in reader.inputs]
+    results = moved(body, reader.body.block, arguments)
+    body.add_op(tile.YieldOp(*(made[number] for number in kept), *results))
+    return without_repeats(MappedOperands(reader.sizes, values, maps, body))
