@@ -23,6 +23,7 @@ from popgraph.passes.graphcore import (
 )
 from popgraph.passes.graphcore.canonicalize.by_law import ByLaw
 from popgraph.passes.graphcore.canonicalize.rewriting import AnyRule
+from popgraph.passes.structured.analysis.operand_maps import DROP_ROUNDING
 from popgraph.passes.structured.analysis.permute_results import PERMUTE_RESULTS
 from popgraph.passes.structured.fusion import (
     fuse_attention,
@@ -59,7 +60,7 @@ REWRITES: dict[str, tuple[Rewrite, ...]] = {
     "fold-constants": (fold_constants.FOLD,),
     "fuse-elementwise": fuse_elementwise.REWRITES,
     "merge-maps": (merge_maps.MERGE,),
-    "fuse-epilogue": (*fuse_epilogue.REWRITES, PERMUTE_RESULTS),
+    "fuse-epilogue": (*fuse_epilogue.REWRITES, PERMUTE_RESULTS, DROP_ROUNDING),
     "fuse-rows": (fuse_rows.FUSE,),
     "fuse-attention": (fuse_attention.FUSE,),
     "fuse-channels": (fuse_channels.FUSE,),

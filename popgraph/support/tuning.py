@@ -167,12 +167,21 @@ class Tuning:
 
     half_winograd_channels: int = 16
     """
-    Channels from which a 3x3 convolution stays f32 in mixed precision.
+    Channels from which a 3x3 convolution of bf16 is computed in f32, also in mixed precision.
 
     Winograd then saves more products than dot products of bf16. Zen 5, a convolution or the
     gradient of its input, f32 and bf16: 88 and 38 us with 8 channels at 32x32, 143 and 144 us with
     16, 371 and 650 us with 64 at 16x16, 700 and 1210 us with 128.
-    Unfelt by the benchmarks: they train in f32.
+    Unfelt by the benchmarks: they train in f32, and their convolutions of bf16 are wider.
+    """
+    half_winograd_positions: int = 128
+    """
+    Positions of all images from which Winograd's transforms of 3x3 convolutions pay.
+
+    Fewer share the reading of up to 36 transformed weights instead of 9. Zen 5, two convolutions
+    of bf16, by transforms and by dot products: 1220 and 967 us with 512 channels at 7x7, 461 and
+    480 us with 256 at 10x10, 52 and 69 us with 64 at 14x14, 3177 and 3917 us for 4 images of 7x7.
+    Felt by inference/resnet50_bf16 (zen4 x2): halved =, doubled 1.04/1.04.
     """
     half_winograd_gradient_channels: int = 128
     """

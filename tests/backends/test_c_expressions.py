@@ -495,6 +495,45 @@ def test_conversions_of_halves_are_the_same_on_every_machine(
         np.testing.assert_array_equal(found["v"].view(np.uint16), half_bits(bits))
 
 
+@pytest.mark.parametrize("target", ["native", "sse2"])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_vectors_rounded_to_bf16_stay_f32(
+    lanes: int, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every bf16, and f32 near them: ties, subnormals, infinities, NaN whose rounding carries."""
+    monkeypatch.setenv("POPGRAPH_TARGET", target)
+    near = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
+    x = ((EVERY_HALF.astype(np.uint32) << 16)[:, None] + near).ravel().view(np.float32)
+    half, single = VectorType(BF16, [lanes]), VectorType(F32, [lanes])
+
+    def narrow(value: SSAValue) -> SSAValue:
+        return kernels.make("arith.truncf", [value], half)
+
+    def rounded(value: SSAValue) -> SSAValue:
+        return kernels.make("arith.extf", [narrow(value)], single)
+
+    computed: dict[str, tuple[kernels.Compute, Attribute]] = {
+        "wide": (lambda values: rounded(values[0]), F32),
+        "narrow": (
+            lambda values: narrow(kernels.make("math.absf", [rounded(values[0])], single)),
+            BF16,
+        ),
+        "twice": (lambda values: rounded(rounded(values[0])), F32),
+    }
+    functions = [
+        (kernels.elementwise(name, [F32], type_, x.size, compute, lanes), ["x"], name)
+        for name, (compute, type_) in computed.items()
+    ]
+    made = kernels.executable(kernels.program(functions))
+    found = made.run({"x": x})
+    with np.errstate(all="ignore"):
+        halves = x.astype(ml_dtypes.bfloat16)
+        wanted = {"wide": halves.astype("f4"), "narrow": abs(halves), "twice": halves.astype("f4")}
+    for name, array in wanted.items():
+        same = found[name].view(f"u{array.itemsize}") == array.view(f"u{array.itemsize}")
+        assert np.all(np.where(np.isnan(x), np.isnan(found[name].astype("f4")), same)), name
+
+
 @pytest.mark.parametrize("lanes", [None, 4])
 @pytest.mark.parametrize("type_", [F32, F64, BF16, I8, I64], ids=str)
 def test_select(type_: Attribute, lanes: int | None) -> None:

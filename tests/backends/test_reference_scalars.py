@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
+    Float8E8M0FNUType,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -29,7 +30,8 @@ from popgraph.backends.c.print import conversions, rows
 from popgraph.backends.c.print.unit import headers
 from popgraph.backends.reference.memory import numpy_dtype
 from popgraph.backends.reference.scalars import TYPED, function_of
-from popgraph.dialects.tile.scalars import RECORDS, SCALARS, Kind, Scalar, named
+from popgraph.dialects.tile import RemainderOp
+from popgraph.dialects.tile.scalars import EXACT, RECORDS, SCALARS, Kind, Scalar, is_exact, named
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
 
@@ -222,6 +224,42 @@ def test_powf_with_exponent_one_half() -> None:
     with np.errstate(invalid="ignore"):
         of_all = function_of(math.PowFOp(x, y))(np.array([-infinity, 4], "f4"), np.float32(0.5))
     np.testing.assert_array_equal(of_all, np.array([infinity, 2], np.float32))
+
+
+@pytest.mark.parametrize("half", [f16, bf16], ids=str)
+def test_exact_functions_of_halves_are_halves(half: Attribute) -> None:
+    """All halves, and pairs of them: rounding what `is_exact` accepts keeps every number."""
+    dtype = numpy_dtype(half)
+    every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(dtype).astype(np.float32)
+    other = np.random.default_rng(0).permutation(every)
+    tried = 0
+    for record in RECORDS:
+        if record.ulps != EXACT or record.numpy is None or Kind.FLOAT not in record.kinds:
+            continue
+        binary = record.ir in (arith.MaximumfOp, arith.MinimumfOp, RemainderOp)
+        arguments = [arith.ExtFOp(one, f32).result for one in scalars(half, half)[: 1 + binary]]
+        assert is_exact(record.ir(*arguments).results[0], half)
+        assert not is_exact(record.ir(*scalars(f32, f32)[: 1 + binary]).results[0], half)
+        with np.errstate(all="ignore"):
+            found = record.numpy(*(every, other)[: 1 + binary])
+            back = found.astype(dtype).astype(np.float32)
+        np.testing.assert_array_equal(back, found)
+        tried += 1
+    assert tried == 8
+
+
+def test_literals_and_choices_of_halves_are_exact() -> None:
+    x, condition = scalars(bf16, i1)
+    wide = arith.ExtFOp(x, f32).result
+    for number, types in ((6.0, (bf16, f16)), (0.1, ()), (1e6, ()), (2.0**100, (bf16,))):
+        literal = arith.ConstantOp(FloatAttr(number, f32)).result
+        assert tuple(one for one in (bf16, f16) if is_exact(literal, one)) == types
+        chosen = arith.SelectOp(condition, wide, literal).result
+        assert is_exact(chosen, bf16) == (bf16 in types) and not is_exact(chosen, f16)
+    assert not is_exact(arith.AddfOp(wide, wide).result, bf16)
+    # The negative of a float without a sign is not a number of its type.
+    unsigned = arith.ExtFOp(scalars(Float8E8M0FNUType())[0], f32).result
+    assert not is_exact(arith.NegfOp(unsigned).result, Float8E8M0FNUType())
 
 
 def test_constants_are_strict_in_their_type() -> None:

@@ -155,6 +155,25 @@ def test_adjacent_bf16_pairs_are_not_packed() -> None:
     assert {type(one) for one in owners} == {ViewOp}
 
 
+@pytest.mark.parametrize(
+    ("size", "strides", "winograd", "words"),
+    [(12, 1, True, 0), (12, 1, False, 1), (12, 2, True, 1), (11, 1, True, 1)],
+)
+def test_images_that_winograd_transforms_are_not_packed(
+    size: int, strides: int, winograd: bool, words: int
+) -> None:
+    """A 3x3 convolution of bf16 with a stride of 1, from 128 positions on."""
+    text = f"""
+    graph net(x: bf16[1, 16, {size}, {size}], w: bf16[16, 16, 3, 3]) -> y {{
+        y = Conv(x, w, pads=[1, 1, 1, 1], strides=[{strides}, {strides}])
+    }}
+    """
+    module, compilation = load(text)
+    options = Options(machine=PRESETS["zen4"], winograd=winograd)
+    lower(module, compilation, options, level="graphcore")
+    assert sum(isinstance(op, DotConvOp) for op in module.walk()) == words
+
+
 @pytest.mark.parametrize(("rows", "words"), [(2, 0), (20, 2)])
 def test_factors_with_little_reuse_are_not_packed(rows: int, words: int) -> None:
     """One token against a key-value cache: packing would cost more than it saves."""

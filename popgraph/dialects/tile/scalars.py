@@ -7,23 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith, math, vector
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
     Float16Type,
     Float32Type,
     Float64Type,
+    FloatAttr,
     IndexType,
     IntegerType,
+    VectorType,
     i1,
     i8,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects.tile.lanes import (
     CompareOp,
     ConvertOp,
@@ -258,6 +261,57 @@ def widening(value: SSAValue, into: Attribute) -> Operation:
     """The operation that converts a scalar to the wider type."""
     assert isinstance(into, AnyFloat), "see widens"
     return (arith.SIToFPOp if isinstance(value.type, IntegerType) else arith.ExtFOp)(value, into)
+
+
+def is_exact(value: SSAValue, kind: Attribute) -> bool:
+    """
+    Whether rounding a scalar or a vector to f16 or bf16 changes nothing.
+
+    The value is a widened number of that type, a literal that the type has, or computed from such
+    values by operations that are exact in the type, such as max. Other types are never exact: the
+    negative of a float of 8 bits may have no number.
+    """
+    if not isinstance(kind, Float16Type | BFloat16Type):
+        return False
+    pending, seen = [value], {value}
+    while pending:
+        owner = pending.pop().owner
+        sources: Sequence[SSAValue]
+        if isinstance(owner, arith.ExtFOp):
+            if _lane(owner.operands[0]) != kind:
+                return False
+            continue
+        if isinstance(owner, arith.ConstantOp):
+            literal = owner.value
+            if not isinstance(literal, FloatAttr) or not _has(kind, literal.value.data):
+                return False
+            continue
+        if isinstance(owner, arith.SelectOp | SelectOp):
+            sources = owner.operands[1:]
+        elif isinstance(owner, vector.BroadcastOp) or _is_exact_function(owner):
+            sources = owner.operands
+        else:
+            return False
+        pending += [source for source in sources if source not in seen]
+        seen.update(sources)
+    return True
+
+
+def _is_exact_function(owner: Operation | Block) -> TypeGuard[Operation]:
+    record = SCALARS.get(type(owner)) if isinstance(owner, Operation) else None
+    return record is not None and record.ulps == EXACT
+
+
+def _lane(value: SSAValue) -> Attribute:
+    """The type of a scalar, or of the lanes of a vector."""
+    return value.type.element_type if isinstance(value.type, VectorType) else value.type
+
+
+def _has(kind: Attribute, number: float) -> bool:
+    """Whether a float type has a number; all have NaN."""
+    with np.errstate(over="ignore"):
+        rounded = float(np.asarray(number, element_types.from_ir(kind).numpy))
+    return rounded == number or number != number
 
 
 MASK_BYTES = 1

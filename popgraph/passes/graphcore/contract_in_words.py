@@ -44,7 +44,7 @@ from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.fold_constants import computed_array, is_literal
-from popgraph.passes.graphcore.lower_precision import narrow_of
+from popgraph.passes.graphcore.lower_precision import multiplies_less, narrow_of
 from popgraph.passes.graphcore.pack_words import every, packed
 from popgraph.passes.graphcore.pair_sums import PairSums
 from popgraph.passes.graphcore.whole_sums import (
@@ -298,9 +298,9 @@ class SumHalvesInWords(Rule[AnyProduct]):
     ROOTS = (MatMulOp, ConvOp, ConvInputGradOp, ConvWeightGradOp)
     PROOF = Proof(ROW_MAJOR, approximate="pairs of products are added before the sum")
 
-    def __init__(self, weights: WeightStore, target: Target) -> None:
+    def __init__(self, weights: WeightStore, target: Target, *, winograd: bool = True) -> None:
         super().__init__(weights)
-        self._target = target
+        self._target, self._winograd = target, winograd
 
     def rewrite(self, op: AnyProduct) -> Operand | None:
         found = [narrow_of(operand) for operand in op.operands]
@@ -309,6 +309,8 @@ class SumHalvesInWords(Rule[AnyProduct]):
         if len(halves) < len(found) or words.name not in self._target.machine.words:
             return None
         if not fills_words(op, words, tuning) or prod(shape_of(op.operands[0])) == 0:
+            return None
+        if self._winograd and multiplies_less(op, tuning):
             return None
         for number, half in enumerate(halves):
             if not is_literal(half) and not shares_halves(op, number, tuning):
@@ -433,12 +435,13 @@ class ContractInWords(Pass):
     LOSES = (WORDLESS,)
     AFTER = ("canonicalize", "fold-depth", "lower-precision")
     target: Target = Target()
+    winograd: bool = True
 
     @classmethod
     def of(cls, options: Options) -> ContractInWords:
-        return cls(options.target)
+        return cls(options.target, options.winograd)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         weights, target = compilation.weights, self.target
-        rules = (SumInWords, SumHalvesInWords, SumAsStored)
-        apply_rules(module, [rule(weights, target) for rule in rules])
+        halves = SumHalvesInWords(weights, target, winograd=self.winograd)
+        apply_rules(module, [SumInWords(weights, target), halves, SumAsStored(weights, target)])

@@ -72,7 +72,7 @@ class LowerPrecision(Pass):
     def _is_lowered(self, op: AnyProduct) -> bool:
         if tensor_of(op.result).element_type != f32 or prod(shape_of(op.operands[0])) == 0:
             return False
-        if self.winograd and _multiplies_less(op, self.tuning):
+        if self.winograd and multiplies_less(op, self.tuning):
             return False
         # Fewer channels keep pixels innermost, where channels are not adjacent: a step of LeNet
         # takes 0.77 ms, 0.96 ms if all convolutions are rounded, 0.85 ms in f32 (Zen 5).
@@ -82,7 +82,7 @@ class LowerPrecision(Pass):
         return shared and fills_words(op, WORDS[BF16], self.tuning)
 
 
-def _multiplies_less(op: AnyProduct, tuning: Tuning) -> bool:
+def multiplies_less(op: AnyProduct, tuning: Tuning) -> bool:
     """Whether Winograd's transforms compute a contraction with less work than dot products."""
     if isinstance(op, MatMulOp):
         return False
@@ -90,7 +90,10 @@ def _multiplies_less(op: AnyProduct, tuning: Tuning) -> bool:
     maps, channels, *kernel = shape_of(op.result if is_gradient else op.operands[1])
     steps = {*op.strides.data, *op.dilations.data, integer(op.groups)}
     least = tuning.half_winograd_gradient_channels if is_gradient else tuning.half_winograd_channels
-    return kernel == [3, 3] and steps == {1} and min(maps, channels) >= least
+    batch, _, *image = shape_of(op.operands[1] if is_gradient else op.result)
+    if kernel != [3, 3] or steps != {1} or min(maps, channels) < least:
+        return False
+    return batch * prod(image) >= tuning.half_winograd_positions
 
 
 def narrow_of(value: SSAValue) -> SSAValue | None:

@@ -289,6 +289,33 @@ typedef _Float16 popgraph_halves_8 __attribute__((vector_size(16)));
 #endif
 
 /*
+ * The nearest bf16, left in f32: without conversions there and back. The sum of a NaN may carry into
+ * its sign, so lanes with NaN become another one.
+ */
+#define POPGRAPH_PLAIN_NEAREST_BF16(F, U, x) __extension__ ({ \
+    const F number = (x); \
+    const U wide = (U)number; \
+    (F)(((wide + 0x7fff + ((wide >> 16) & 1)) & 0xffff0000u) | (U)(number != number)); \
+})
+#define POPGRAPH_NEAREST_BF16_8 POPGRAPH_PLAIN_NEAREST_BF16
+#if defined(__AVX512F__) && !defined(__clang__)
+/* Five instructions: GCC takes seven. */
+#define POPGRAPH_NEAREST_BF16_16(F, U, x) __extension__ ({ \
+    typedef popgraph_i32x16 I; \
+    const F number = (x); \
+    const I wide = (I)number, none = {0}, below = (I)((U)wide + 0x7fff); \
+    const short odd = __builtin_ia32_ptestmd512(wide, none + 0x10000, (short)-1); \
+    const I sum = __builtin_ia32_paddd512_mask(wide, none + 0x8000, below, odd) & -0x10000; \
+    (F)__builtin_ia32_fixupimmps512_mask((F)sum, number, none + 0x22, 0, (short)-1, 4); \
+})
+#else
+#define POPGRAPH_NEAREST_BF16_16 POPGRAPH_PLAIN_NEAREST_BF16
+#endif
+
+/* A bf16 that is in f32. */
+#define POPGRAPH_EXACT_F32_TO_BF16(U, H, x) __builtin_convertvector((U)(x) >> 16, H)
+
+/*
  * Integers of 8 or 16 bits in 32, T being a vector of these and H one of 16 bits: GCC takes four
  * instructions for a conversion of vectors where the target has one.
  */

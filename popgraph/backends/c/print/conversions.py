@@ -143,6 +143,17 @@ def narrowed(half: Element, operand: str, count: int | None) -> str:
     return cast(wide, "u32", "u16", count)
 
 
+def nearest_bf16(operand: str, count: int) -> str:
+    """Rounds lanes of f32 to bf16, and leaves them in f32."""
+    name = f"NEAREST_BF16_{count}" if count in _INSTRUCTIONS else "PLAIN_NEAREST_BF16"
+    return f"POPGRAPH_{name}(f32x{count}, u32x{count}, {operand})"
+
+
+def exact_bf16(operand: str, count: int) -> str:
+    """Converts lanes of f32 that are numbers of bf16."""
+    return f"POPGRAPH_EXACT_F32_TO_BF16(u32x{count}, u16x{count}, {operand})"
+
+
 def cast(operand: str, start: str, end: str, count: int | None) -> str:
     """Casts scalars or vectors between C types."""
     if count is None:

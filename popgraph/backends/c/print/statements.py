@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import arith, complex, func, math, memref, scf, vector
-from xdsl.dialects.builtin import FloatAttr, IndexType, MemRefType, f32
+from xdsl.dialects.builtin import FloatAttr, IndexType, MemRefType, bf16, f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
 from popgraph.backends.c.print import literals, types
-from popgraph.backends.c.print.conversions import cast
+from popgraph.backends.c.print.conversions import cast, exact_bf16, nearest_bf16
 from popgraph.backends.c.print.expressions import expression
 from popgraph.backends.c.print.rows import Nearest, nearest
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.dialects.tile.loops.handed import handed, natural, parameters_of
+from popgraph.dialects.tile.scalars import is_exact
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.ranks.communicator import exchange_code
 
@@ -44,6 +45,8 @@ class Body:
         self._pointers: dict[tuple[SSAValue, SSAValue], str] = {}
         self.non_negative: set[SSAValue] = set()
         """Indices that are never negative, as far as the operations show that compute them."""
+        self.wide: set[SSAValue] = set()
+        """Vectors rounded to bf16 whose variables are f32, as all their readers widen them."""
         self._nearest: dict[Operation, Nearest] = {}
         self._skipped: set[Operation] = set()
         self._numbers: dict[str, int] = {}
@@ -180,6 +183,44 @@ def _constant(body: Body, op: Operation) -> None:
     body.bind(result, literals.literal(value, result.type))
     if natural(result) is not None:
         body.non_negative.add(result)
+
+
+def _truncate(body: Body, op: Operation) -> None:
+    """
+    Prints a rounding. A vector that is rounded to bf16, and only widened again, stays f32.
+
+    It takes 5 instructions instead of 6 and a branch (AVX-512), or 7 instead of 16 (AVX2).
+    """
+    assert isinstance(op, arith.TruncFOp)
+    wide, narrow = op.input.type, op.result.type
+    count, kinds = types.lanes(wide), (types.element(wide).name, types.element(narrow).name)
+    if count is None or kinds != ("f32", "bf16"):
+        body.define(op.result, expression(op, body.operands(op)))
+        return
+    (operand,), is_known = body.operands(op), is_exact(op.input, bf16)
+    if all(_widens(use.operation, wide) for use in op.result.uses):
+        body.wide.add(op.result)
+        if is_known:
+            body.bind(op.result, operand)
+        else:
+            name = body.fresh(op.result, "v")
+            body.line(f"const {types.value(wide)} {name} = {nearest_bf16(operand, count)};")
+    elif is_known:
+        body.define(op.result, exact_bf16(operand, count))
+    else:
+        body.define(op.result, expression(op, [operand]))
+
+
+def _widens(op: Operation, wide: Attribute) -> bool:
+    return isinstance(op, arith.ExtFOp) and op.result.type == wide
+
+
+def _extend(body: Body, op: Operation) -> None:
+    assert isinstance(op, arith.ExtFOp)
+    if op.input in body.wide:
+        body.bind(op.result, body.name(op.input))
+    else:
+        body.define(op.result, expression(op, body.operands(op)))
 
 
 def _for(body: Body, op: Operation) -> None:
@@ -355,6 +396,8 @@ def _receive(body: Body, op: Operation) -> None:
 _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     arith.ConstantOp: _constant,
     complex.ConstantOp: _constant,
+    arith.TruncFOp: _truncate,
+    arith.ExtFOp: _extend,
     scf.ForOp: _for,
     scf.IfOp: _if,
     scf.YieldOp: _nothing,

@@ -14,11 +14,22 @@ from popgraph.dialects import tile
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.scalars import is_exact
 from popgraph.dialects.tile.structured.ops import element, is_identity
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import Shape
+
+DROP_ROUNDING = Rewrite(
+    "drop a rounding",
+    "extf (truncf x)  ->  x",
+    Proof(
+        construction="x is a number of the narrow type: it was widened from it, or computed from "
+        "such numbers by functions that are exact in every float type"
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -94,15 +105,45 @@ def inline_producer(
 
 
 def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SSAValue]:
-    """Moves a body to the end of `block` with new arguments; returns the yielded values."""
+    """
+    Moves a body to the end of `block` with new arguments; returns the yielded values.
+
+    Roundings that change nothing are left out.
+    """
     for old, new in zip(source.args, arguments, strict=True):
         old.replace_all_uses_with(new)
     for op in list(source.ops):
         if isinstance(op, tile.YieldOp):
-            return list(op.values)
+            results = list(op.values)
+            op.operands = []  # The terminator is no longer a use of moved values.
+            return results
         op.detach()
-        block.add_op(op)
+        if isinstance(op, arith.ExtFOp) and _rounds_nothing(op):
+            _drop_rounding(op)
+        else:
+            block.add_op(op)
     raise AssertionError("a body ends with tile.yield")
+
+
+def _rounds_nothing(op: arith.ExtFOp) -> bool:
+    """Whether a value that the type of the operand has was rounded to it, to be widened again."""
+    rounded = op.input.owner
+    return (
+        isinstance(rounded, arith.TruncFOp)
+        and rounded.input.type == op.result.type
+        and is_exact(rounded.input, op.input.type)
+    )
+
+
+def _drop_rounding(op: arith.ExtFOp) -> None:
+    DROP_ROUNDING.fires()
+    rounded = op.input.owner
+    assert isinstance(rounded, arith.TruncFOp)
+    op.result.replace_all_uses_with(rounded.input)
+    op.erase()
+    if not rounded.result.uses:
+        rounded.detach()
+        rounded.erase()
 
 
 def read_factor(
