@@ -198,9 +198,10 @@ class BlockOrder:
     together: int
     """The elements that a run takes of each row of the other side."""
     adjacent: bool
-    """Whether blocks in adjacent lines of the other side follow each other, not in separate runs.
+    """
+    Whether a run takes all adjacent lines of the other side, not a vector of each row at a time.
 
-    They do unless the rows along which the run continues would evict each other from L1.
+    It does unless the rows along which it continues would evict each other from L1.
     """
 
 
@@ -230,7 +231,7 @@ class _BlockLoops:
                 if order.adjacent:
                     blocks(width)
                 else:
-                    self._pieces(other.group, width, order.line, blocks)
+                    self._pieces(other.group, width, plan.lanes, blocks)
                 return carried
 
             def blocks(size: int) -> None:
