@@ -90,6 +90,8 @@ class Machine:
     """L1 lines per set for scalars next to a panel: the associativity minus two."""
     page_aliases: int = 32
     """Lines at the same page offset that L1 and L2 hold together."""
+    pending_stores: int = 64
+    """Stores that wait until L1 has their lines, in the order of the program."""
     l2_bytes: int = 1 * MIB
     """Size of the L2 cache of a core."""
     l3_bytes: int = 16 * MIB
@@ -185,6 +187,7 @@ UNITS: Mapping[str, str] = {
     "together": "lines",
     "registers": "vectors",
     "streams": "rows",
+    "stores": "stores",
     "per_cycle": "per cycle",
     "free": "lines",
     "aliases": "lines",

@@ -744,6 +744,15 @@ class Tuning:
     Felt by inference/encoder_4x256 (zen4 x2): halved 1.00/1.00, doubled =.
     """
 
+    transposed_l2: float = 1 / 8
+    """
+    Share of L2 for the lines that a run of transposed blocks touches in adjacent rows.
+
+    Zen 5, 49152 x 576 of f32: with 1024 rows, 6.9 ms; 256 rows 7.7 ms, 16 rows 10.1 ms. 4096 rows
+    take 7.3 ms.
+    Unfelt by the benchmarks: not swept yet.
+    """
+
     # Sorting
 
     least_distributed: int = 64

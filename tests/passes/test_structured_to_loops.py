@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import UNKNOWN_LOC, FloatAttr, ModuleOp, f32, f64
-from xdsl.ir import Block, Operation, Region
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from popgraph.backends.reference import evaluate
 from popgraph.backends.reference.meaning import assert_same_meaning
@@ -178,7 +178,8 @@ def test_transposes_of_few_rows_are_interleaved(short: int, grain: int) -> None:
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     spec = MapSpec("f32", (21, short), (columns, Operand(((1, 0, 0),))), ("relu", "sum"))
     names = [op.name for op in check(spec, small(16, grain), 0).function.walk()]
-    assert ("vector.shuffle" in names) == (short <= 8)
+    # Two results. More rows are transposed in blocks, with log2(lanes) shuffles a row.
+    assert (names.count("vector.shuffle") == 2 * short * (short - 1)) == (short <= 8)
 
 
 @pytest.mark.parametrize("sizes", [(40, 33), (20, 70), (9, 12)])
@@ -188,6 +189,62 @@ def test_maps_of_transposed_operands_are_vectorized(sizes: tuple[int, int]) -> N
     kernel = check(MapSpec("f32", sizes, (columns,), ("relu",)), Target.of(64), 0)
     names = [op.name for op in kernel.function.walk()]
     assert {"vector.shuffle", "vector.load"} <= set(names)
+
+
+COLUMNS = Operand(((0, 1, 0), (1, 0, 0)))
+BIAS = Operand(((1, 0, 0),))
+ACROSS = Operand(((0, 1, 0),))
+
+
+@pytest.mark.parametrize(
+    ("operands", "columns", "sizes", "grain"),
+    [
+        ((COLUMNS, BIAS), False, (37, 21), 64),
+        ((COLUMNS, ACROSS), False, (18, 70), 16384),
+        ((COLUMNS, COLUMNS), False, (37, 21), 16384),
+        ((COLUMNS, IDENTITY), True, (18, 70), 64),
+        ((COLUMNS, BIAS, COLUMNS, IDENTITY), True, (37, 21), 16384),
+    ],
+)
+def test_maps_of_some_transposed_operands_run_in_blocks(
+    operands: tuple[Operand, ...], columns: bool, sizes: tuple[int, int], grain: int
+) -> None:
+    """A block is computed by columns where an operand is contiguous along results only."""
+    spec = MapSpec("f64", sizes, operands, ("sum",))
+    target = sharing_all(grain, 32, Tuning(transposed_l2=1 / 256))
+    kernel = check(spec, target, 1e-6)
+    names = [op.name for op in kernel.function.walk()]
+    # Sums of columns follow the shuffles of all operands, those of rows precede the only ones.
+    sums = [at for at, name in enumerate(names) if name == "arith.addf"]
+    first = names.index("vector.shuffle")
+    assert (sums[0] > first) == columns
+    assert (kernel.launch.chunks.value.data > 1) == (grain == 64)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "results"),
+    [((49152, 576), False), ((576, 49152), True), ((1024, 784), False), ((784, 1024), True)],
+)
+def test_blocks_continue_along_rows_that_are_far_from_each_other(
+    sizes: tuple[int, int], results: bool
+) -> None:
+    """The innermost loop of blocks continues along the side whose rows are a page apart."""
+    module = MapSpec("f32", sizes, (COLUMNS,), ("sum",)).module()
+    StructuredToLoops(Target.of(64)).run(Compilation(), module)
+    function = next(op for op in module.walk() if isinstance(op, func.FuncOp))
+    *_, innermost = (op for op in function.walk() if isinstance(op, scf.ForOp))
+    index = innermost.body.block.args[0]
+    stored = [op for op in function.walk() if op.name == "vector.store"]
+    # Along results, the counter itself is an offset in them; along operands, a multiple is.
+    direct = any(index in sum_of(op.operands[2]) for op in stored)
+    assert direct == results
+
+
+def sum_of(index: SSAValue) -> set[SSAValue]:
+    """The terms of an index."""
+    if isinstance(index.owner, arith.AddiOp):
+        return sum_of(index.owner.lhs) | sum_of(index.owner.rhs)
+    return {index}
 
 
 def test_large_maps_are_partitioned_among_threads() -> None:

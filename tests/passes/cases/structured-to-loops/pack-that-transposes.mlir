@@ -44,34 +44,15 @@ builtin.module {
       %30 = arith.addi %27, %10 : index
       vector.store %26, %2[%30] : memref<40xf32>, vector<4xf32>
     }
-    %31 = arith.constant 32 : index
-    %32 = memref.load %1[%31] : memref<40xf32>
-    memref.store %32, %2[%5] : memref<40xf32>
-    %33 = arith.constant 33 : index
-    %34 = memref.load %1[%33] : memref<40xf32>
-    %35 = arith.constant 9 : index
-    memref.store %34, %2[%35] : memref<40xf32>
-    %36 = arith.constant 34 : index
-    %37 = memref.load %1[%36] : memref<40xf32>
-    %38 = arith.constant 14 : index
-    memref.store %37, %2[%38] : memref<40xf32>
-    %39 = arith.constant 35 : index
-    %40 = memref.load %1[%39] : memref<40xf32>
-    %41 = arith.constant 19 : index
-    memref.store %40, %2[%41] : memref<40xf32>
-    %42 = arith.constant 36 : index
-    %43 = memref.load %1[%42] : memref<40xf32>
-    memref.store %43, %2[%7] : memref<40xf32>
-    %44 = arith.constant 37 : index
-    %45 = memref.load %1[%44] : memref<40xf32>
-    %46 = arith.constant 29 : index
-    memref.store %45, %2[%46] : memref<40xf32>
-    %47 = arith.constant 38 : index
-    %48 = memref.load %1[%47] : memref<40xf32>
-    memref.store %48, %2[%36] : memref<40xf32>
-    %49 = arith.constant 39 : index
-    %50 = memref.load %1[%49] : memref<40xf32>
-    memref.store %50, %2[%49] : memref<40xf32>
+    %31 = arith.constant 1 : index
+    %32 = arith.constant 32 : index
+    scf.for %33 = %3 to %4 step %31 {
+      %34 = arith.addi %33, %32 : index
+      %35 = memref.load %1[%34] : memref<40xf32>
+      %36 = arith.muli %33, %8 : index
+      %37 = arith.addi %36, %5 : index
+      memref.store %35, %2[%37] : memref<40xf32>
+    }
     func.return
   }
   func.func private @move_40_f32_1(%0: index, %1: memref<40xf32>, %2: memref<40xf32>) {
@@ -108,31 +89,14 @@ builtin.module {
       %30 = arith.addi %11, %10 : index
       vector.store %27, %2[%30] : memref<40xf32>, vector<4xf32>
     }
-    %31 = arith.constant 32 : index
-    %32 = arith.constant 9 : index
-    %33 = arith.constant 33 : index
-    %34 = arith.constant 14 : index
-    %35 = arith.constant 34 : index
-    %36 = arith.constant 19 : index
-    %37 = arith.constant 35 : index
-    scf.for %38 = %3 to %4 step %5 {
-      %39 = arith.muli %38, %6 : index
-      %40 = arith.addi %39, %5 : index
-      %41 = memref.load %1[%40] : memref<40xf32>
-      %42 = arith.addi %38, %31 : index
-      memref.store %41, %2[%42] : memref<40xf32>
-      %43 = arith.addi %39, %32 : index
-      %44 = memref.load %1[%43] : memref<40xf32>
-      %45 = arith.addi %38, %33 : index
-      memref.store %44, %2[%45] : memref<40xf32>
-      %46 = arith.addi %39, %34 : index
-      %47 = memref.load %1[%46] : memref<40xf32>
-      %48 = arith.addi %38, %35 : index
-      memref.store %47, %2[%48] : memref<40xf32>
-      %49 = arith.addi %39, %36 : index
-      %50 = memref.load %1[%49] : memref<40xf32>
-      %51 = arith.addi %38, %37 : index
-      memref.store %50, %2[%51] : memref<40xf32>
+    %31 = arith.constant 1 : index
+    %32 = arith.constant 32 : index
+    scf.for %33 = %3 to %4 step %31 {
+      %34 = arith.muli %33, %6 : index
+      %35 = arith.addi %34, %5 : index
+      %36 = memref.load %1[%35] : memref<40xf32>
+      %37 = arith.addi %33, %32 : index
+      memref.store %36, %2[%37] : memref<40xf32>
     }
     func.return
   }

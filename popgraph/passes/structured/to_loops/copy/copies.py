@@ -13,9 +13,9 @@ from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
 from popgraph.passes.structured.analysis.parallel_loops import Loop
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
-from popgraph.passes.structured.to_loops.emit.transpose_in_registers import CopyPlan
+from popgraph.passes.structured.to_loops.emit.transpose_in_registers import Strides
 from popgraph.passes.structured.to_loops.emit.vectors import (
     NestLoop,
     fitting_lanes,
@@ -123,14 +123,13 @@ def copy(
     nest = _nest(groups, cut)
     point = IterationPoint(writer, sizes)
     if transposes and source.form is not None:
-        ends = CopyPlan(source.value, source.form, *target)
         shared = next((one for one in groups if cut and one.dims == (cut.dim,)), None)
         lanes = writer.target.machine.lanes(lane_bytes(kind) or vector_bytes)
-        squares = ends.squares(point, groups, lanes, shared)
+        blocks = Strides([source.form], [target[1]]).blocks(writer.target, groups, lanes, shared)
         # Vectors are loaded along `across`: if that loop is cut, its ranges must be multiples of
         # them.
-        if squares and (cut is None or cut.loaded or squares.across.dims != (cut.dim,)):
-            squares.write(nest)
+        if blocks and (cut is None or cut.loaded or blocks.across.dims != (cut.dim,)):
+            blocks.write(point, nest, [Access(source.value, source.form)], [Access(*target)])
             return
     lanes = _lanes(groups, forms, kind, vector_bytes)
     if lanes:

@@ -37,7 +37,7 @@ from popgraph.passes.structured.to_loops.emit.bodies import (
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.transpose_in_registers import (
     BlockTranspose,
-    CopyPlan,
+    Strides,
 )
 from popgraph.passes.structured.to_loops.emit.vectors import (
     NestLoop,
@@ -50,12 +50,6 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
 )
 from popgraph.support.shapes import Shape
 from popgraph.support.tuning import Target
-
-
-def _may_transpose(op: tile.MapOp) -> bool:
-    """Whether each result depends on one element only, so that a transpose can compute it."""
-    one = len(op.inputs) == len(op.outputs) == 1 and not op.tables
-    return one and not indexed_dims(op.body.block)
 
 
 class MapLoops(Emitter):
@@ -89,8 +83,8 @@ class MapLoops(Emitter):
         self.lanes = self._lanes(self.forms, vector_bytes)
         self.in_rows = window is not None
         self.interleaved = 0 if self.lanes or window else self._interleaved_lanes(vector_bytes)
-        self.may_transpose = not (window or once or self.interleaved) and _may_transpose(op)
-
+        vectors = window or once or self.lanes or self.interleaved
+        self.blocks = None if vectors else self._blocks()
         self.work = volume(self.groups)
 
     @property
@@ -101,8 +95,10 @@ class MapLoops(Emitter):
             steps[-1] = self.lanes
         if self.interleaved:
             steps[-2:] = self.interleaved, self.groups[-1].extent
-        if self.may_transpose and not self.lanes:
-            steps = [self._step_of(group) for group in self.groups]
+        if self.blocks:
+            together = self.target.machine.lines_together
+            steps[-1] = self._square
+            steps[self.groups.index(self.blocks.across)] = self._square * together
         return loops_in_steps(self.groups, steps)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
@@ -146,13 +142,6 @@ class MapLoops(Emitter):
             return 0
         widest = widest_lane(kinds, self.op.body.block, along=around.last)
         return fitting_lanes(around.extent, vector_bytes, widest)
-
-    def _step_of(self, group: Group) -> int:
-        """The multiple in which threads share a loop of a transpose: blocks, or lines of them."""
-        if group is self.groups[-1]:
-            return self._square
-        across = self.forms[0].stride(group.last) == 1
-        return self._square * self.target.machine.lines_together if across else 1
 
     @property
     def _square(self) -> int:
@@ -204,10 +193,20 @@ class MapLoops(Emitter):
             return
         if self.lanes:
             nest[-1] = NestLoop(self.groups[-1], parts[-1], self._widths())
-        elif self.may_transpose and (squares := self._squares()):
-            squares.write(nest)
+        elif self.blocks:
+            self._write_blocks(nest)
             return
         write_nest(point, nest, self._element)
+
+    def _write_blocks(self, nest: Sequence[NestLoop]) -> None:
+        shared = None if self.cut is None else self.groups[self.cut.only.loop]
+        blocks = self._blocks(shared)
+        if blocks is None:
+            write_nest(self.point, nest, self._element)
+            return
+        inputs = [one for one in self.sources if isinstance(one, Access)]
+        outputs = [one for one in self.targets if isinstance(one, Access)]
+        blocks.write(self.point, nest, inputs, outputs, self._inline)
 
     def _widths(self) -> tuple[int, ...]:
         """The steps of the vectorized loop; narrower vectors end the rows of a fused operation."""
@@ -228,18 +227,18 @@ class MapLoops(Emitter):
                 rest -= narrow
         return tuple(widths)
 
-    def _squares(self) -> BlockTranspose | None:
-        """The transpose in registers of this map, if it is one."""
-        source, target = (*self.sources, *self.targets)
-        assert isinstance(source, Access) and isinstance(target, Access)
-        shared = None if self.cut is None else self.groups[self.cut.only.loop]
-        plan = CopyPlan(source.memory, source.form, target.memory, target.form, self._convert)
-        return plan.squares(self.point, self.groups, self._square, shared)
+    def _blocks(self, cut: Group | None = None) -> BlockTranspose | None:
+        """The transpose in registers of this map, if it is one; chunks share the `cut` loop."""
+        # The lanes of a block have one index: a body that reads indices is computed one by one.
+        if self.op.tables or indexed_dims(self.op.body.block):
+            return None
+        count = len(self.op.inputs)
+        strides = Strides(self.forms[:count], self.forms[count:])
+        return strides.blocks(self.target, self.groups, self._square, cut)
 
-    def _convert(self, value: SSAValue, lanes: int) -> SSAValue:
-        """Writes the body for one element, or for `lanes` of them, at any indices."""
-        (result,) = inline(self.point, self.op.body.block, [value], VectorDim(0, lanes))
-        return in_lanes(self.point.writer, result, lanes)
+    def _inline(self, values: list[SSAValue], dim: int, lanes: int) -> list[SSAValue]:
+        """Writes the body for one element, or for `lanes` of them."""
+        return inline(self.point, self.op.body.block, values, VectorDim(dim, lanes))
 
     def _interleave(self, lanes: int) -> None:
         """Computes a vector along the last but one loop per index of the last; interleaves them."""

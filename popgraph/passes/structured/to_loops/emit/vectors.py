@@ -134,6 +134,8 @@ class NestLoop:
     group: Group
     part: Span
     widths: tuple[int, ...] = (1,)
+    aligned: bool = True
+    """Whether ranges begin at multiples of the first width."""
 
 
 def write_nest(
@@ -167,10 +169,11 @@ def _whole(writer: Writer, this: NestLoop, lower: Bound, width: int) -> Bound:
     static_extent = this.part.static_extent
     if static_extent is not None:
         return this.part.upper - static_extent % width if isinstance(this.part.upper, int) else 0
-    # Chunks begin at multiples of the width, so only the end of the loop cuts a step. A size of the
-    # call times 3 may end anywhere, though: its full steps are counted when the kernel runs.
+    # Chunks of aligned loops begin at multiples of the width, so only the end of the loop cuts a
+    # step. A size of the call times 3 may end anywhere, though: its full steps are counted when the
+    # kernel runs.
     running, extent = this.group.running, this.group.extent
-    if running is not None and running.factor % width:
+    if not this.aligned or (running is not None and running.factor % width):
         return whole_steps(writer, lower, this.part.upper, width)
     if extent % width == 0:
         return this.part.upper
