@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from popgraph import compile as compile_module
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.dialects import tile
+from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
@@ -21,8 +22,14 @@ L2 = Machine().l2_bytes
 ROWS, WIDTH, KEYS, VALUES = 37, 16, 64, 32
 
 
-def attention(batch: tuple[int, ...], *more: Node, outputs: tuple[int, ...]) -> Network:
-    inputs = ((*batch, ROWS, WIDTH), (*batch, WIDTH, KEYS), (*batch, KEYS, VALUES))
+def attention(
+    batch: tuple[int, ...],
+    *more: Node,
+    outputs: tuple[int, ...],
+    sizes: tuple[int, int, int] = (ROWS, KEYS, VALUES),
+) -> Network:
+    rows, keys, values = sizes
+    inputs = ((*batch, rows, WIDTH), (*batch, WIDTH, keys), (*batch, keys, values))
     nodes = (
         Node("MatMul", (0, 1)),
         Node("Softmax", (3,), (("axis", -1),)),
@@ -70,6 +77,18 @@ def test_matmuls_join_the_softmax(network: Network, local_bytes: int, step: int)
     assert not joined(lowered(network, "structured-to-loops", tuning))
 
 
+def test_last_panels_are_not_read_past_the_last_head() -> None:
+    """Few rows read keys in place; vectors of a last panel that is not full end with the head."""
+    network = attention((3,), outputs=(5,), sizes=(8, 61, 30))
+    tuning = Tuning(attention_scores_l2=0)
+    (fused,) = joined(lowered(network, "fuse-attention", tuning))
+    scores = fused.members[0]
+    assert tile.is_contraction(scores)
+    keys = scores.rhs.type
+    assert isinstance(keys, TensorType) and not layout_of(keys)
+    lowered(network, "structured-to-loops", tuning)
+
+
 @pytest.mark.parametrize(
     ("network", "far"),
     [
@@ -84,7 +103,7 @@ def test_matmuls_are_not_fused(network: Network, far: int) -> None:
     assert not joined(lowered(network, "fuse-attention", tuning))
 
 
-@pytest.mark.parametrize(("rows", "keys"), [(600, 512), (512, 4096)])
+@pytest.mark.parametrize(("rows", "keys"), [(1101, 1001), (512, 4096)])
 def test_fused_attention_is_that_of_numpy(rows: int, keys: int) -> None:
     """With default tuning, on scores large enough to be fused."""
     shapes = ((1, rows, 8), (1, 8, keys), (1, keys, 16))

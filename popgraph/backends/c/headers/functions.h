@@ -333,18 +333,27 @@ POPGRAPH_INLINE f64 popgraph_near_tan(f64 x) {
  * do not depend on x, which in a reduction is what the last step gave. Of two lanes GCC makes no
  * vector in this way.
  */
-#ifdef __AVX512F__
-#define POPGRAPH_NANS(V, M, y, z, nan) ((V)(((M)(y) & (nan)) | ((M)(z) & ~(nan))))
+#if defined(__AVX512F__) && !defined(__clang__)
+/* GCC turns a choice of each lane into one masked move, and these masks of vectors into four. */
+#define POPGRAPH_NANS(V, e, n, M, y, z) __extension__ ({ \
+    union { V v; e s[n]; } only = {.v = (y)}, with = {.v = (z)}; \
+    for (int k = 0; k < n; k++) with.s[k] = only.s[k] != only.s[k] ? only.s[k] : with.s[k]; \
+    with.v; \
+})
+#elif defined(__AVX512F__)
+#define POPGRAPH_NANS(V, e, n, M, y, z) __extension__ ({ \
+    const M nan = (M)((y) != (y)); \
+    (V)(((M)(y) & nan) | ((M)(z) & ~nan)); \
+})
 #else
-#define POPGRAPH_NANS(V, M, y, z, nan) ((V)((M)(z) | (nan)))
+#define POPGRAPH_NANS(V, e, n, M, y, z) ((V)((M)(z) | (M)((y) != (y))))
 #endif
 #define POPGRAPH_EXTREMES(V, e, n, M, beyond, x, y) __extension__ ({ \
     union { V v; e s[n]; } from = {.v = (x)}, by = {.v = (y)}, to; \
-    const M nan = (M)(by.v != by.v); \
     if (n < 4) for (int k = 0; k < n; k++) to.s[k] = \
         from.s[k] beyond##= by.s[k] || from.s[k] != from.s[k] ? from.s[k] : by.s[k]; \
     else for (int k = 0; k < n; k++) to.s[k] = by.s[k] beyond from.s[k] ? by.s[k] : from.s[k]; \
-    n < 4 ? to.v : POPGRAPH_NANS(V, M, by.v, to.v, nan); \
+    n < 4 ? to.v : POPGRAPH_NANS(V, e, n, M, by.v, to.v); \
 })
 
 /* f32 by way of f64, which hides all errors but the last rounding. */

@@ -127,7 +127,7 @@ def attention_of(softmax: tile.FusedOp, target: Target) -> Attention | None:
 
 
 def _is_row_product(scores: tile.ReduceOp, softmax: tile.FusedOp, target: Target) -> bool:
-    """Whether a matmul computes rows that only the softmax reads, too large to stay in L2."""
+    """Whether a matmul computes rows that only the softmax reads, too large to stay in caches."""
     (value,) = scores.outputs
     shared = len(softmax.sizes)
     argument = softmax.body.block.args[list(softmax.inputs).index(value)]
@@ -142,10 +142,10 @@ def _is_row_product(scores: tile.ReduceOp, softmax: tile.FusedOp, target: Target
             for operand, map_ in readings(op)
             if operand is argument
         )
-        # 512 x 512 floats are 1 MiB: the two kernels exchange smaller scores through L2 anyway.
+        # The kernels exchange fewer scores through caches at no cost: see `attention_scores_l2`.
         and prod(scores.sizes[: shared + 1]) * element_bytes(value.type)
         > target.l2(target.tuning.attention_scores_l2)
-        and _is_whole(scores)
+        and _runs_in_blocks(scores)
         and not _is_k_outer(scores)
     )
 
@@ -163,7 +163,7 @@ def _order(mixed: tile.ReduceOp, number: int, softmax: tile.FusedOp) -> AxisOrde
         return None
     order = (*first, *[dim for dim in parallel if dim not in first])
     # Vectors along rows (n_dim) would have a single lane where a step is one row.
-    if not _is_whole(mixed) or mixed.schedule is None or mixed.schedule.n_dim.data in first:
+    if not _runs_in_blocks(mixed) or mixed.schedule is None or mixed.schedule.n_dim.data in first:
         return None
     sequence = (*order, *range(len(order), len(mixed.sizes)))
     (permuted_map,) = renumbered([map_], sequence)
@@ -171,14 +171,13 @@ def _order(mixed: tile.ReduceOp, number: int, softmax: tile.FusedOp) -> AxisOrde
     return order if keeps_leading(permuted_map, sizes, shared) else None
 
 
-def _is_whole(op: tile.ReduceOp) -> bool:
-    """Whether all panels of a matmul are full, so that a slice of it reads no padding."""
+def _runs_in_blocks(op: tile.ReduceOp) -> bool:
+    """Whether a matmul can run for a few rows at a time, each block with its own loops."""
     schedule = op.schedule
     return (
         schedule is not None
         and not op.uses_loop_numbers
         and schedule.m_outer_dim.data < 0
-        and op.sizes[schedule.n_dim.data] % schedule.nr == 0
         and len(op.outputs) == 1
     )
 

@@ -56,9 +56,14 @@ class ContractPart:
         self._op, self._schedule, self._target = op, schedule, target
 
     @property
+    def _whole(self) -> ContractLoops:
+        """The loops of the whole contraction."""
+        return ContractLoops(self._op, self._schedule, self._target)
+
+    @property
     def ends_at_sizes(self) -> bool:
         """Whether every loop that ends at a size of the call does so, none at its bound."""
-        return ContractLoops(self._op, self._schedule, self._target).ends_at_sizes
+        return self._whole.ends_at_sizes
 
     def write_at(
         self,
@@ -82,7 +87,10 @@ class ContractPart:
         for mine, value in zip(part.outputs, self._op.outputs, strict=True):
             if value in types:
                 Rewriter.replace_value_with_new_type(mine, types[value])
-        ContractLoops(part, self._schedule, self._target).write_at(writer, starts)
+        loops = ContractLoops(part, self._schedule, self._target)
+        # A window begins anywhere in its operands: the last one ends where they do.
+        loops.reads_on &= self._whole.reads_on
+        loops.write_at(writer, starts)
         part.erase()
 
 

@@ -91,6 +91,8 @@ class ContractLoops(Emitter):
             extents = {dim: self.sizes[dim] for dim in terms}
             apart = cut_loops(extents, schedule.kc.data, target.tuning.partial_sums)
         self.inner = group_loops(terms, self.sizes, self.forms[:2], apart, self._running())
+        self.reads_on = self._may_read_on()
+        """Whether vectors may read memory after the last lane of the last panel."""
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
@@ -206,7 +208,7 @@ class ContractLoops(Emitter):
         self.epilogue = Epilogue(
             finished, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes
         )
-        padded = self.extent % self.schedule.nr > 0 and self._may_read_on()
+        padded = self.extent % self.schedule.nr > 0 and self.reads_on
         parts = parts or [whole(writer, group) for group in self.groups]
         self.nest = TileNest(self.point, self.schedule, self.nested, parts, self.extent, padded)
         if self.schedule.k_outer.data:
