@@ -103,6 +103,28 @@ def test_a_text_multiplies_packed_weights(tmp_path: Path) -> None:
     assert "`wc/stored`: i8[16, 256]" in shown and "`wb/minima`: f32[16, 8, 1]" in shown
 
 
+@pytest.mark.parametrize("kind", [Q4_K, Q6_K])
+def test_activations_are_rounded_by_block(kind: int, tmp_path: Path) -> None:
+    """Minima multiply the sums of rounded activations."""
+    (tmp_path / "w.gguf").write_bytes(gguf({}, {"a": random_blocks(kind, (16, 256), 1)}))
+    lines = 'weight w: f32[16, 256] = load("w.gguf", "a")', "y = x @ Transpose(w, perm=[1, 0])"
+    text = "\n    ".join(["graph g(x: f32[N, 256]) -> y {", *lines])
+    (tmp_path / "g.pgraph").write_text(text + "\n}\n")
+    stored = read_gguf(tmp_path / "w.gguf").read("a")
+    assert isinstance(stored, Blocks)
+    x = np.random.default_rng(4).normal(size=(2, 256)).astype(np.float32)
+    parts = x.reshape(2, -1, stored.size)
+    steps = np.abs(parts).max(axis=2, keepdims=True) / np.float32(127)
+    rounded = (np.rint(parts / steps) * steps).reshape(x.shape)
+    options = popgraph.Options(activations="int8")
+    runner = popgraph.compile(tmp_path / "g.pgraph", options=options, backend="reference")
+    found = runner(x=x)["y"]
+    wanted, exact = (one @ stored.floats().T for one in (rounded, x))
+    largest = np.abs(wanted).max()
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * largest)
+    assert np.abs(found - exact).max() > 1e-4 * largest
+
+
 def test_a_text_of_an_old_opset_reports_blocks(tmp_path: Path) -> None:
     tensors = {"a": random_blocks(Q4_0, (2, 32), 1)}
     (tmp_path / "w.gguf").write_bytes(gguf({}, tensors))

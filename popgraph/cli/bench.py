@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     Dimensions,
     ExtraPasses,
     Folders,
@@ -62,6 +64,7 @@ def command(
         Format, typer.Option("--format", case_sensitive=False, help="Output format.")
     ] = Format.TABLE,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     extra: ExtraPasses = None,
@@ -98,7 +101,7 @@ def command(
             str(model),
             "leave out --accuracy",
         )
-    made = options(winograd, schedule, tuned, passes=extra)
+    made = options(winograd, schedule, tuned, passes=extra, activations=activations)
     comparison = Comparison(str(model), module, compilation, threads, made)
     for name in names:
         comparison.invite(name)

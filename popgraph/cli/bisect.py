@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     Dimensions,
     ExtraPasses,
     Folders,
@@ -33,6 +35,7 @@ def command(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     schedule: ScheduleFile = None,
     threads: Threads = 1,
     train: Train = False,
@@ -57,7 +60,8 @@ def command(
 
     models.check_place(output, "--output")
     module, compilation, step = models.opened(model, dim, value, train=train)
-    wanted = models.with_step(options(winograd, schedule, Switch.OFF, passes=extra), step)
+    made = options(winograd, schedule, Switch.OFF, passes=extra, activations=activations)
+    wanted = models.with_step(made, step)
     compilation.weights.own()
     found = bisect(module, compilation, options_here(wanted, threads), seed=seed)
     if found is None:

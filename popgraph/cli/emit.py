@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     ExtraPasses,
     Folders,
     IndicesChoice,
@@ -31,6 +33,7 @@ def command(
     dim: Ranges = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     indices: IndicesChoice = None,
@@ -55,7 +58,7 @@ def command(
     from popgraph.cli import models
 
     module, compilation, _ = models.opened(model, dim, value, ranged=True)
-    made = options_here(winograd, schedule, tuned, threads, indices, extra)
+    made = options_here(winograd, schedule, tuned, threads, indices, extra, activations)
     request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
     models.lower_to_sizes(request, model, dim, value)
     output.mkdir(parents=True, exist_ok=True)

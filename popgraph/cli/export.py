@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     ExtraPasses,
     Folders,
     Freeze,
@@ -180,6 +182,7 @@ def command(
         typer.Option("--portable", help="Compute the same bits on every target."),
     ] = False,
     indices: IndicesChoice = None,
+    activations: ActivationsChoice = Activations.FLOAT,
     threads: Threads = 1,
     extra: ExtraPasses = None,
     load: Load = None,
@@ -226,6 +229,11 @@ def command(
     from popgraph.support.determinism import PORTABLE
 
     kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
+    if kinds and activations != Activations.FLOAT:
+        raise typer.BadParameter(
+            "derivatives belong to --activations float: rounding has none",
+            param_hint="--activations",
+        )
     wanted = determinism.wanted(PORTABLE if portable else "")
     # Portable results have the order of speed, whatever the target's usual goal is.
     goal = optimize or (Goal.SPEED if wanted == PORTABLE else None)
@@ -253,7 +261,7 @@ def command(
     task = models.training_task(model, freeze or (), train_only or (), adapters) if train else None
     step = None if task is None else _device_step(task, step_options)
     module, compilation, _ = models.opened(model, dim, value, train=train, ranged=True, step=step)
-    made = options(schedule=schedule, indices=indices, passes=extra)
+    made = options(schedule=schedule, indices=indices, passes=extra, activations=activations)
     made = replace(made, machine=exporter.machine, dropout=dropout)
     made = replace(made, optimize=exporter.optimize, determinism=wanted)
     if step is not None:

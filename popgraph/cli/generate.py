@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import Folders, ModelFile, Threads
+from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
+    Folders,
+    ModelFile,
+    Threads,
+    options,
+)
 
 
 def tokens(text: str) -> list[int]:
@@ -37,6 +44,7 @@ def command(
     max_length: Annotated[
         int | None, typer.Option(help="Maximum number of tokens, including the prompt.")
     ] = None,
+    activations: ActivationsChoice = Activations.FLOAT,
     threads: Threads = 1,
     folders: Folders = None,
 ) -> None:
@@ -52,7 +60,9 @@ def command(
     prompt, ends = tokens(ids), [tokens(one) for one in stop or ()]
     from popgraph.generation.decoder import Decoder
 
-    decoder = Decoder(model, max_length=max_length, threads=threads)
+    decoder = Decoder(
+        model, max_length=max_length, threads=threads, options=options(activations=activations)
+    )
     written = decoder.stream(
         prompt,
         max_new_tokens,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     Dimensions,
     Folders,
     ModelFile,
@@ -40,6 +42,7 @@ def command(
     ] = False,
     threads: Threads = 1,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     tuned: Tuned = Switch.ON,
     folders: Folders = None,
 ) -> None:
@@ -64,7 +67,7 @@ def command(
     from popgraph.measure.facts import cost_of, facts_of, time_of
 
     module, compilation, _ = models.opened(model, dim, value, static=False)
-    made = options_here(winograd, None, tuned, threads)
+    made = options_here(winograd, None, tuned, threads, activations=activations)
     found = facts_of(str(model), module, compiler.description_here(model, module, compilation))
     unknown = ""
     try:

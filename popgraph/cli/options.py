@@ -215,6 +215,24 @@ Winograd = Annotated[
 ]
 
 
+class Activations(StrEnum):
+    """Types of activations that are multiplied by weights of few bits."""
+
+    FLOAT = "float"
+    INT8 = "int8"
+
+
+ActivationsChoice = Annotated[
+    Activations,
+    typer.Option(
+        "--activations",
+        case_sensitive=False,
+        help="Type of activations that are multiplied by constant weights of at most 8 bits: int8 "
+        "is faster and rounds.",
+    ),
+]
+
+
 ScheduleFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Schedules of contractions, see `popgraph schedules`."),
@@ -375,6 +393,7 @@ def options(
     tuned: Switch = Switch.ON,
     indices: Indices | None = None,
     passes: Sequence[str] | None = None,
+    activations: Activations = Activations.FLOAT,
 ) -> Options:
     """Compiler options of the user's choices."""
     from popgraph.passes.options import Options
@@ -385,6 +404,7 @@ def options(
         measured=None if tuned == Switch.ON else (),
         indices=None if indices is None else indices.value,
         passes=tuple(passes or ()),
+        activations=activations.value,
     )
 
 
@@ -401,8 +421,10 @@ def options_here(
     threads: int = 1,
     indices: Indices | None = None,
     passes: Sequence[str] | None = None,
+    activations: Activations = Activations.FLOAT,
 ) -> Options:
     """The same, plus the properties of this machine."""
     from popgraph.compiler import for_this_machine
 
-    return for_this_machine(options(winograd, schedule, tuned, indices, passes), threads)
+    made = options(winograd, schedule, tuned, indices, passes, activations)
+    return for_this_machine(made, threads)

@@ -11,6 +11,8 @@ import typer
 
 from popgraph.cli.options import (
     LEVELS_AND_C,
+    Activations,
+    ActivationsChoice,
     Device,
     ExtraPasses,
     Folders,
@@ -76,6 +78,7 @@ def command(
     dim: Ranges = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     indices: IndicesChoice = None,
@@ -123,7 +126,7 @@ def command(
     module, compilation, step = models.opened(
         model, dim, value, train=train, static=lowered, ranged=True
     )
-    made = options_here(winograd, schedule, tuned, threads, indices, extra)
+    made = options_here(winograd, schedule, tuned, threads, indices, extra, activations)
     made = models.with_step(made, step)
     if ipu is not None:
         from popgraph.ipu.map_to_tiles import on_ipus

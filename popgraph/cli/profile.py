@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     Device,
     ExtraPasses,
     Folders,
@@ -61,6 +63,7 @@ def command(
         typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto or Chrome."),
     ] = None,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     train: Train = False,
@@ -109,7 +112,8 @@ def command(
     if ipu is None:
         pin(threads)
     module, compilation, step = models.opened(model, dim, value, train=train, assumed=True)
-    made = models.with_step(options(winograd, schedule, tuned, passes=extra), step)
+    made = options(winograd, schedule, tuned, passes=extra, activations=activations)
+    made = models.with_step(made, step)
     if ipu is not None:
         _of_model(module, compilation, made, ipu, rows, files)
         return

@@ -11,6 +11,8 @@ import typer
 
 from popgraph.cli import models
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     ExtraPasses,
     Folders,
     Indices,
@@ -88,6 +90,7 @@ def command(
     ] = None,
     indices: IndicesChoice = None,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     extra: ExtraPasses = None,
@@ -122,7 +125,7 @@ def command(
     from popgraph.start import compiled, known
 
     usual = Indices.NEAREST if random else Indices.ERROR
-    chosen = options(winograd, schedule, tuned, indices or usual, extra)
+    chosen = options(winograd, schedule, tuned, indices or usual, extra, activations)
     bounds: dict[str, int] = {}
     choice = False if keep else quick  # Files hold the same bits after every run.
     later = backlog_for(choice, is_native=backend_named(backend).is_native)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     Dimensions,
     Folders,
     ModelFile,
@@ -35,6 +37,7 @@ def command(
     dim: Dimensions = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     tuned: Tuned = Switch.ON,
     train: Train = False,
     folders: Folders = None,
@@ -58,7 +61,8 @@ def command(
     if output is not None:
         models.check_place(output, "--output")
     module, compilation, step = models.opened(model, dim, value, train=train)
-    made = models.with_step(options_here(winograd, None, tuned), step)
+    made = options_here(winograd, None, tuned, activations=activations)
+    made = models.with_step(made, step)
     module = before_scheduling(module, compilation, made)
     text = text_of([row(each, few) for each in contraction_candidates_of(module, made)])
     if output is None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     Dimensions,
     Folders,
     ModelFile,
@@ -16,6 +18,7 @@ from popgraph.cli.options import (
     Train,
     Values,
     Winograd,
+    options,
 )
 from popgraph.support.writing import write_text
 
@@ -39,6 +42,7 @@ def command(
     dim: Dimensions = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     train: Train = False,
     folders: Folders = None,
 ) -> None:
@@ -62,16 +66,15 @@ def command(
     from popgraph.dialects.tile.structured.schedule_file import text_of
     from popgraph.measure.timing import pin
     from popgraph.measure.tuner import Tuner
-    from popgraph.passes.options import Options
 
     if output is not None:
         models.check_place(output, "--output")
     pin(threads)
     module, compilation, step = models.opened(model, dim, value, train=train)
-    wanted = Options(winograd=winograd == Switch.ON, measured=())
+    wanted = options(winograd, None, Switch.OFF, activations=activations)
     wanted = models.with_step(wanted, step)
-    options = for_this_machine(wanted, threads)
-    tuning = Tuner(module, compilation, options, threads, few)
+    made = for_this_machine(wanted, threads)
+    tuning = Tuner(module, compilation, made, threads, few)
     tuning.measure(seconds)
     tuning.decide(seconds / 2)
     rows = [each.row() for each in tuning.contractions]

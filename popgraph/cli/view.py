@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Activations,
+    ActivationsChoice,
     Device,
     Dimensions,
     ExtraPasses,
@@ -59,6 +61,7 @@ def command(
     value: Values = None,
     threads: Threads = 1,
     winograd: Winograd = Switch.ON,
+    activations: ActivationsChoice = Activations.FLOAT,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     train: Train = False,
@@ -99,7 +102,9 @@ def command(
         module, compilation, step = models.opened(
             model, dim, value, train=train, static=False, assumed=True
         )
-        chosen = options_here(winograd, schedule, tuned, threads, passes=extra)
+        chosen = options_here(
+            winograd, schedule, tuned, threads, passes=extra, activations=activations
+        )
         options = models.with_step(chosen, step)
         rounds = ROUNDS if profile else 0
         return Document(model.name, module, compilation, options, rounds, model, ipu=ipu)

@@ -36,6 +36,8 @@ Mending: TypeAlias = Callable[[FunctionProto, SchemaOp], None]
 GRAPHCORE = "ai.graphcore"
 ML = "ai.onnx.ml"
 MICROSOFT = "com.microsoft"
+IN_BYTES = 4
+"""The `accuracy_level` of MatMulNBits that quantizes activations to int8."""
 
 TYPES_BY_LOWERING = Page("popgraph.passes.onnx.to_graphcore.outside")
 """The type inference of PopART's operators, which `popgraph.passes` implements."""

@@ -18,6 +18,8 @@ CONSTANT, VARIABLE = "constant", "variable"
 """The forms that the weights of a model can have in its program."""
 BF16 = "bf16"
 """The value of `Options.precision` for mixed precision."""
+FLOAT, INT8 = ACTIVATIONS = ("float", "int8")
+"""The types of activations that are multiplied by weights of few bits."""
 SIZE, BALANCED, SPEED = OPTIMIZE = ("size", "balanced", "speed")
 """The goals that a program can have, see `Options.optimize`."""
 
@@ -99,6 +101,10 @@ class Options:
     precision: str = ""
     """The element type to which factors of f32 matmuls and convolutions are rounded: "bf16"; "":
     they stay f32."""
+    activations: str = FLOAT
+    """The type of activations that matmuls multiply by constant weights of at most 8 bits: "int8"
+    rounds each block of a row, as if every `MatMulNBits` had an `accuracy_level` of 4; "float": as
+    the model says. Not in training: rounding has no gradient."""
     determinism: str = ""
     """"portable": the same bits on every target and for every number of rows; "machine": on one
     machine, for every number of threads; "": as `$POPGRAPH_DETERMINISM` says, by default
@@ -137,6 +143,18 @@ class Options:
                 f"unknown goal {self.optimize!r}",
                 "Options.optimize",
                 f"one of {', '.join(map(repr, OPTIMIZE))}",
+            )
+        if self.activations not in ACTIVATIONS:
+            raise PassError(
+                f"unknown type {self.activations!r} of activations",
+                "Options.activations",
+                f"one of {', '.join(map(repr, ACTIVATIONS))}",
+            )
+        if self.activations != FLOAT and self.training is not None:
+            raise PassError(
+                "a training step cannot round activations: rounding has no gradient",
+                "Options.activations",
+                f"leave out activations={self.activations!r} in training",
             )
         if self.optimize != SPEED and self.is_portable:
             raise PassError(

@@ -29,6 +29,7 @@ from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.lower_precision import LowerPrecision
 from popgraph.passes.graphcore.recompute import Recompute
 from popgraph.passes.graphcore.return_appended import ReturnAppended
+from popgraph.passes.graphcore.round_activations import RoundActivations
 from popgraph.passes.graphcore.round_cheaply import RoundCheaply
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.scale_sums import ScaleSums
@@ -134,6 +135,11 @@ PIPELINE: tuple[Step, ...] = (
         ContractQuantized,
         "before folding makes quantized weights floats",
         optional=True,
+    ),
+    Step(
+        "graphcore",
+        RoundActivations,
+        "while weights are quantized, and once activations that the model quantizes are integers",
     ),
     Step("graphcore", ScaleSums, "takes the quantized weights that are left", optional=True),
     Step(

@@ -17,6 +17,7 @@ from popgraph.passes.graphcore import (
     fold_constants,
     fold_depth,
     fuse_softmax_loss,
+    round_activations,
     round_cheaply,
     scale_sums,
     skip_padding,
@@ -53,6 +54,7 @@ RULES: dict[str, tuple[type[AnyRule[Any]], ...]] = {
         contract_quantized.RectifyByClipping,
     ),
     "round-cheaply": (round_cheaply.MultiplyByHalves,),
+    "round-activations": (round_activations.RoundByBlocks,),
     "scale-sums": (scale_sums.ScaleAfterwards,),
 }
 """The rule classes of each pass."""

@@ -196,12 +196,13 @@ def _quantized_and_read(draw: DrawFn, add: Callable[..., int], value: int, scale
 
 
 @st.composite
-def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
+def scaled_weights(draw: DrawFn, dtype: str = "f32", *, even: bool = False) -> Network:
     """
     A matmul with 8-bit or 4-bit weights and a scale per block of rows.
 
     The weights may have a zero point, per tensor or per block, and may be transposed. Values are
-    such that all products are exact.
+    such that all products are exact. With `even`, inputs are even and the first of each block is
+    254: rounded to bytes times 2, they are the same numbers.
     """
     nodes: list[Node] = []
 
@@ -240,6 +241,11 @@ def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
     flat = add("Reshape", weights, Constant((2,), "i64", values=sizes))
     table = add("Transpose", flat, perm=(1, 0)) if turned else flat
     x = add("Round", add("Mul", 0, number(7.0, dtype)))
+    if even:
+        firsts = [at % block == 0 for at in range(blocks * block)]
+        others = Constant((len(firsts),), dtype, values=tuple(2 * (not one) for one in firsts))
+        largest = Constant((len(firsts),), dtype, values=tuple(254 * one for one in firsts))
+        x = add("Add", add("Mul", x, others), largest)
     product = add("MatMul", add("Cast", x, to=BY_NAME["f32"].onnx), table)
     add("Cast", product, to=BY_NAME[dtype].onnx)
     around = draw(st.sampled_from([(), (2,)]))

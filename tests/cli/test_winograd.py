@@ -1,4 +1,4 @@
-"""Tests the options that switch Winograd's transforms on and off."""
+"""Tests the options that switch Winograd's transforms and the rounding of activations."""
 
 from __future__ import annotations
 
@@ -47,3 +47,36 @@ def test_winograd_and_direct_convolution_agree(model: str, tmp_path: Path) -> No
         found.append(np.load(file))
     assert np.any(found[0] != found[1])
     np.testing.assert_allclose(*found, atol=2e-6 * np.abs(found[1]).max())
+
+
+FEW_BITS = """
+opset 21
+
+graph net(x: f32[2, 32]) -> (y: f32[2, 4]) {
+    const codes: i8[32, 4] = zeros
+    weight steps: f32[4] = ones
+    y = x @ DequantizeLinear(codes, steps, axis=1)
+}
+"""
+
+
+@pytest.mark.parametrize("activations", ["float", "int8"])
+def test_printed_ir_shows_rounded_activations(activations: str, tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(FEW_BITS)
+    path = str(tmp_path / "net.pgraph")
+    text = call("print", path, "--at", "graphcore", "--activations", activations)
+    assert ("graphcore.round" in text) == (activations == "int8")
+
+
+def test_wrong_activations_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(FEW_BITS)
+    for arguments, message in (
+        (("run", "--activations", "int4"), "'int4' is not one of 'float', 'int8'"),
+        (
+            ("export", "--activations", "int8", "--derivatives", "jvp", "-o", str(tmp_path / "c")),
+            "derivatives belong to --activations float",
+        ),
+    ):
+        command, *options = arguments
+        result = CliRunner().invoke(app, [command, str(tmp_path / "net.pgraph"), *options])
+        assert result.exit_code == 2 and message in " ".join(result.output.split())

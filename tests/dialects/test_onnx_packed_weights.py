@@ -12,13 +12,18 @@ import popgraph
 from popgraph import Options
 from popgraph.compiler import load, lower
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
+from popgraph.passes.graphcore.round_activations import RoundActivations
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Training
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError, TypeMismatchError
 from popgraph.support.machine import MACHINES
 from popgraph.support.tuning import Tuning
+from popgraph.support.warnings import PopgraphWarning
 from tests.dialects.contrib_sample import ORT, draw, draw_ints
 
 BLOCKS, BLOCK, COLUMNS = 2, 32, 9
+INT8 = Options(activations="int8")
 DOMAIN, TRAINING = "com.microsoft", "ai.onnx.preview.training"
 
 
@@ -87,6 +92,93 @@ def test_an_accuracy_level_quantizes_activations_to_int8(bits: int, rows: int, z
         (expected,) = ORT.InferenceSession(in_bytes.SerializeToString()).run(None, {"x": x})
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert 1e-5 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize(("half", "zeros"), [(False, True), (True, False)])
+def test_an_option_rounds_without_an_accuracy_level(half: bool, zeros: bool) -> None:
+    """The same bits as with the level, also of half precision and of small weights."""
+    x, codes = draw(3, BLOCKS * BLOCK), draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
+    held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
+    if zeros:
+        held["zeros"] = draw_ints(256, COLUMNS, BLOCKS // 2, dtype=np.uint8)
+    models = [product(4, 3, held, level) for level in (4, 0)]
+    if half:
+        x = x.astype(np.float16)
+        for model in models:
+            steps = numpy_helper.from_array(held["steps"].astype(np.float16), "steps")
+            model.graph.initializer[1].CopyFrom(steps)
+            for value in (*model.graph.input, *model.graph.output):
+                value.type.tensor_type.elem_type = 10
+    by_level, rounded, exact = (
+        popgraph.compile(model, options=options, backend="reference")(x=x)["y"]
+        for model, options in ((models[0], Options()), (models[1], INT8), (models[1], Options()))
+    )
+    np.testing.assert_array_equal(rounded, by_level)
+    assert np.any(rounded != exact)
+
+
+DEQUANTIZED = """
+opset 21
+
+graph net(x: f32[R, 64]) -> y {{
+    const codes = {type}({codes})
+    const zeros = {type}({zeros})
+    weight steps: f32{steps} = {scales}
+    w = DequantizeLinear(codes, steps, zeros, {options})
+    y = x @ w
+}}
+"""
+
+
+@pytest.mark.parametrize(("bits", "backend"), [(4, "c"), (8, "reference")])
+def test_activations_of_dequantized_weights_are_rounded(bits: int, backend: str) -> None:
+    """Weights in blocks with zero points, or a scale for each column."""
+    codes, x = draw_ints(1 << bits, 64, COLUMNS), draw(3, 64)
+    block = 32 if bits == 4 else 64
+    scales = np.abs(draw(64 // block, COLUMNS))
+    zeros = np.full(scales.shape, 7 if bits == 4 else 131)
+    text = DEQUANTIZED.format(
+        type=f"u{bits}",
+        codes=codes.tolist(),
+        zeros=zeros.tolist() if bits == 4 else zeros[0].tolist(),
+        steps=list(scales.shape) if bits == 4 else [COLUMNS],
+        scales=scales.tolist() if bits == 4 else scales[0].tolist(),
+        options="axis=0, block_size=32" if bits == 4 else "axis=1",
+    )
+    runner = popgraph.compile(text, options=INT8, backend=backend)
+    weights = (codes - zeros.repeat(block, 0)) * scales.repeat(block, 0)
+    expected = np.zeros((3, COLUMNS))
+    for start in range(0, 64, block):
+        part = x[:, start : start + block]
+        step = np.abs(part).max(axis=1, keepdims=True) / np.float32(127)
+        expected += np.rint(part / step) * step @ weights[start : start + block]
+    found = runner(x=x)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert np.abs(found - x @ weights).max() > 1e-3
+
+
+def test_layers_with_rounded_activations_do_not_depend_on_the_machine() -> None:
+    found = {
+        RoundActivations.of(replace(INT8, machine=machine, determinism=one))
+        for machine in MACHINES.values()
+        for one in ("machine", "portable")
+    }
+    assert len(found) == 1 and None not in found
+
+
+def test_a_model_without_weights_of_few_bits_warns() -> None:
+    text = "graph net(x: f32[2, 4]) -> y {\n    weight w: f32[4, 3] = ones\n    y = x @ w\n}"
+    with pytest.warns(PopgraphWarning, match="no activation is rounded to int8"):
+        popgraph.compile(text, options=INT8, backend="reference")
+
+
+def test_wrong_activations_are_refused() -> None:
+    with pytest.raises(PassError, match="unknown type 'int4' of activations") as caught:
+        Options(activations="int4")
+    assert caught.value.where == "Options.activations" and "'float', 'int8'" in str(caught.value)
+    training = Training("loss", SGD(learning_rate=Scalar(0.1)))
+    with pytest.raises(PassError, match="a training step cannot round activations"):
+        replace(INT8, training=training)
 
 
 @pytest.mark.parametrize(("name", "words"), [("avx2", "i8u7"), ("zen4", "i8u8")])

@@ -508,6 +508,26 @@ def squared(original: Any) -> Any:
     return half
 
 
+def without_scale(original: Any) -> Any:
+    """Sums of rounded activations stay as they are."""
+
+    def rounded(x: Any) -> Any:
+        whole, scale = original(x)
+        return whole, gc.DivOp(scale, scale)
+
+    return rounded
+
+
+def tables_reversed(original: Any) -> Any:
+    """The scales of the last rows are those of the first ones."""
+
+    def tables(rule: Any, found: Any) -> Any:
+        scale, *others = original(rule, found)
+        return (scale[::-1], *others)
+
+    return tables
+
+
 def not_moved(original: Any) -> Any:
     """A matrix is reshaped instead of transposed."""
     return lambda value, movements: gc.ReshapeOp(value, shape=shape_of(movements[0].result)).result
@@ -1224,8 +1244,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "scale-sums",
         "scales of blocks are reversed",
-        f"{PASSES}.graphcore.scale_sums:ScaleAfterwards._table",
+        f"{PASSES}.graphcore.scaled_weights:Scaled.table",
         last_first,
+    ),
+    Mutant(
+        "round-activations",
+        "rounded activations have no scale",
+        f"{PASSES}.graphcore.round_activations:rounded",
+        without_scale,
+    ),
+    Mutant(
+        "round-activations",
+        "scales of blocks are reversed",
+        f"{PASSES}.graphcore.round_activations:RoundByBlocks._tables",
+        tables_reversed,
     ),
     Mutant(
         "scale-sums",

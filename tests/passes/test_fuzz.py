@@ -18,7 +18,7 @@ from popgraph.ipu.map_to_tiles import on_ipus
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
-from popgraph.passes.options import Options, Training
+from popgraph.passes.options import FLOAT, INT8, Options, Training
 from popgraph.passes.order import check_promises
 from popgraph.passes.pipeline import check_needs, planned
 from popgraph.passes.structured.fusion import fuse_channels
@@ -117,6 +117,9 @@ TRAINED = {
 PORTABLE = {"fuse-products", "settle-loops"}
 """Passes that only portable programs have, or that differ there."""
 
+ROUNDS = "round-activations"
+"""The pass that only programs with rounded activations have."""
+
 LOOPS = (
     *("structured-to-loops", "split-loops", "interchange-loops", "vectorize-loops"),
     *("unroll-loops", "prefetch-panels"),
@@ -211,6 +214,8 @@ class Place:
 
         `slow` adds networks of many channels, and of branches and loops; few bugs need them.
         """
+        if self.name == ROUNDS:  # rounding changes other numbers
+            return scaled_weights(dtype="f64", even=True)
         return aliased(self._distinct_networks(slow))
 
     def _distinct_networks(self, slow: bool) -> SearchStrategy[Network]:
@@ -283,6 +288,7 @@ def options(
     ipu: Ipu | None = None,
     *,
     portable: bool = False,
+    activations: str = FLOAT,
 ) -> Options:
     """Small vectors, so that small networks have full vectors and remainders."""
     target = sharing_all(32, 32, SMALL)
@@ -294,6 +300,7 @@ def options(
         threads=threads,
         indices="error",
         precision="bf16",
+        activations=activations,
         determinism="portable" if portable else "machine",
     )
     return found if ipu is None else on_ipus(found, ipu)
@@ -307,13 +314,24 @@ def places() -> Iterator[Place]:
         for index, (_, made) in enumerate(planned(options(training, portable=True))):
             if made.name in PORTABLE:
                 yield Place(index, training, made.name, portable=True)
+        if not training:
+            made = [step for _, step in planned(options(training, activations=INT8))]
+            index = [step.name for step in made].index(ROUNDS)
+            yield Place(index, training, ROUNDS)
         *before_mapping, (_, mapping) = planned(options(training, ipu=IPU))
         yield Place(len(before_mapping), training, mapping.name)
 
 
 def steps(place: Place, network: Network) -> list[Pass]:
     names = tuple(network.name(number, LOSS) for number in network.gradients)
-    wanted = options(place.training, names, place.threads, place.ipu, portable=place.portable)
+    wanted = options(
+        place.training,
+        names,
+        place.threads,
+        place.ipu,
+        portable=place.portable,
+        activations=INT8 if place.name == ROUNDS else FLOAT,
+    )
     if place.name == "contract-in-words" and len(network.nodes) % 2:
         wanted = replace(wanted, machine=replace(wanted.machine, words=DOTPROD))
     if place.name == "scale-sums":  # a table lookup by four bits needs sixteen lanes
@@ -328,7 +346,11 @@ def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:
     if place.name == "infer-shapes":
         forget_types(module)
     with pytest.MonkeyPatch.context() as patch:
-        if place.name in ("fold-constants", "scale-sums"):  # lowering would fold all constants
+        if place.name in (
+            "fold-constants",
+            "scale-sums",
+            ROUNDS,
+        ):  # lowering would fold all constants
             patch.setattr(lowering, "fold_small", lambda ops, weights, tuning: {})
         for earlier in steps(place, network)[: place.index]:
             taken = place.name == "contract-in-floats" and earlier.name == "contract-in-words"

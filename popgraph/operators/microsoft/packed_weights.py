@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import IntegerType, Signedness
 
 from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
+from popgraph.operators.record import IN_BYTES
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.ggml_blocks import UNEVEN
@@ -65,8 +66,6 @@ def _check_size(call: Call, name: str, count: int) -> None:
         raise call.unfit(f"{name} of {prod(sizes)} elements", f"give {count} elements for {wanted}")
 
 
-IN_BYTES = 4
-"""The `accuracy_level` that quantizes A to int8."""
 MOST = 127.0
 """The largest quantized value of A."""
 

@@ -2,85 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, f32, i8, i32
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ModuleOp, f32, i32
 
 from popgraph.dialects.graphcore import (
     AddOp,
     CastOp,
-    DequantizeOp,
     MatMulOp,
     MulOp,
     PartsOp,
     ReduceSumOp,
     ReshapeOp,
-    SliceOp,
     SubOp,
     TransposeOp,
 )
-from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.graphcore.base import Operand, shape_of, tensor_of
 from popgraph.dialects.graphcore.broadcasting import scalar
-from popgraph.dialects.graphcore.quantization import in_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, moved
-from popgraph.passes.graphcore.fold_constants import bytes_of, computed_array, is_literal
-from popgraph.passes.graphcore.intervals import Interval, Intervals
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.fold_constants import bytes_of
+from popgraph.passes.graphcore.intervals import Interval
 from popgraph.passes.graphcore.pack_words import packed
+from popgraph.passes.graphcore.scaled_weights import Scaled, ScaledFinder, block_of
 from popgraph.passes.options import Options
-from popgraph.support.arrays import Array
 from popgraph.support.laws import Proof, real_law, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 from popgraph.support.words import NIBBLE, NIBBLES_A_WORD
 
-MOVEMENTS = (TransposeOp, ReshapeOp, SliceOp)
 BYTE = Interval(-128, 127)
 """Weights in this range are stored as i8."""
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """
-    Weights movements((numbers - zero) * scale - minimum), where each difference fits into an i8.
-    """
-
-    numbers: SSAValue
-    zero: SSAValue | None
-    scale: SSAValue
-    movements: Sequence[Movement]
-    ends: Interval
-    """The range of the multiplied numbers."""
-    minimum: SSAValue | None = None
-    zero_last: bool = False
-    """Whether the zero is subtracted from the sums, not from the numbers."""
-
-    @property
-    def span(self) -> int:
-        return self.ends.high - self.ends.low
-
-    @property
-    def first(self) -> int:
-        """The smallest number as multiplied: centred on 0 if the zero is subtracted later."""
-        return -(1 << NIBBLE - 1) if self.zero_last else self.ends.low
-
-    @property
-    def offset(self) -> int:
-        """The difference of a number and the value that is multiplied for it."""
-        return self.ends.low - self.first
-
-    def bytes(self) -> SSAValue:
-        value, op = self.numbers, self.numbers.owner
-        if self.zero is not None and not self.zero_last:
-            value = SubOp(in_type(value, f32), in_type(self.zero, f32)).result
-        elif isinstance(op, CastOp) and dtype_of(op.x).is_integer:
-            value = op.x
-        return moved(in_type(value, i8), self.movements)
 
 
 X, W, C, M, Q, U = map(variable, ("x", "w", "c", "m", "q", "u"))
@@ -104,7 +58,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
-        self._intervals, self._target = Intervals(weights), target.deciding
+        self._finder, self._target = ScaledFinder(weights), target.deciding
 
     def rewrite(self, op: MatMulOp) -> Operand | None:
         tuning, rows = self._target.tuning, prod(shape_of(op.lhs)[:-1])
@@ -115,59 +69,18 @@ class ScaleAfterwards(Rule[MatMulOp]):
         # Matmuls with weights that stay in L2 are not bound by memory.
         if bytes_of(op.rhs) < self._target.l2(tuning.streamed_l2):
             return None
-        found = self._scaled(op.rhs)
-        if found is None:
+        found = self._finder.of(op.rhs)
+        if found is None or not found.ends.lies_in(BYTE):
             return None
         late = self._with_zero_last(found)
         made = None if late is None else self._rewritten(op, late, rows)
         return self._rewritten(op, found, rows) if made is None else made
 
-    def _scaled(self, value: SSAValue) -> Scaled | None:
-        movements = list[Movement]()
-        while isinstance(value.owner, MOVEMENTS):
-            movements.insert(0, value.owner)
-            value = value.owner.operands[0]
-        op = value.owner
-        if isinstance(op, SubOp) and is_literal(op.rhs):
-            inner = self._product(op.lhs, movements)
-            return inner and replace(inner, minimum=op.rhs)
-        return self._product(value, movements)
-
-    def _product(self, value: SSAValue, movements: Sequence[Movement]) -> Scaled | None:
-        """The weights, if they are numbers times a scale."""
-        op = value.owner
-        if isinstance(op, DequantizeOp) and op.to == f32:
-            return self._fitting(op.x, op.zero, op.scale, movements)
-        for whole, scale in (op.operands, op.operands[::-1]) if isinstance(op, MulOp) else ():
-            op = whole.owner
-            numbers, zero = (op.lhs, op.rhs) if isinstance(op, SubOp) else (whole, None)
-            found = self._fitting(numbers, zero, scale, movements)
-            if found is not None and shape_of(found.numbers) == shape_of(value):
-                return found
-        return None
-
-    def _fitting(
-        self,
-        numbers: SSAValue,
-        zero: SSAValue | None,
-        scale: SSAValue,
-        movements: Sequence[Movement],
-    ) -> Scaled | None:
-        """The weights, if all three operands are literals and an i8 holds the differences."""
-        ends = self._intervals.of(numbers)
-        if zero is not None and ends is not None:
-            taken = self._intervals.of(zero)
-            ends = taken and Interval(ends.low - taken.high, ends.high - taken.low)
-        literals = (one for one in (numbers, zero, scale) if one is not None)
-        if ends is None or not ends.lies_in(BYTE) or not all(map(is_literal, literals)):
-            return None
-        return Scaled(numbers, zero, scale, movements, ends)
-
     def _with_zero_last(self, found: Scaled) -> Scaled | None:
         """The same with the zero subtracted from sums, if the numbers then fit into 4 bits."""
         if found.zero is None or found.span < 1 << NIBBLE:
             return None
-        before, zeros = (self._intervals.of(one) for one in (found.numbers, found.zero))
+        before, zeros = (self._finder.intervals.of(one) for one in (found.numbers, found.zero))
         if before is None or zeros is None:
             return None
         made = replace(found, ends=before, zero_last=True)
@@ -176,15 +89,15 @@ class ScaleAfterwards(Rule[MatMulOp]):
 
     def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
         """The scaled sum over blocks; None if blocks are too small or too many rows read w."""
-        scale = self._table(found, found.scale)
+        scale = found.table(found.scale, self.weights)
         zero = minimum = None
         if found.zero_last and found.zero is not None:
-            zero = self._table(found, found.zero)
+            zero = found.table(found.zero, self.weights)
         if found.minimum is not None:
-            minimum = self._table(found, found.minimum)
+            minimum = found.minimum.table(self.weights)
         tables = [table for table in (scale, zero, minimum) if table is not None]
         terms, columns = scale.shape
-        block = gcd(terms, *(at for table in tables for at in _changes(table)))
+        block = block_of(tables)
         tuning, packs = self._target.tuning, self._packs(found, block)
         few = rows <= tuning.most_narrow_uses and zero is None and not self._target.portable
         if block < tuning.least_block_terms or not (packs or few):
@@ -211,21 +124,6 @@ class ScaleAfterwards(Rule[MatMulOp]):
         """Whether weights have 4 bits, and a vector has a lane for each of their 16 values."""
         lanes = self._target.machine.vector_bytes // np.dtype(np.float32).itemsize
         return found.span < 1 << NIBBLE == lanes and block % NIBBLES_A_WORD == 0
-
-    def _table(self, found: Scaled, value: SSAValue) -> Array:
-        """The scale, or zero, of every weight."""
-        array = computed_array(value, self.weights)
-        assert array is not None, "it comes of literals"
-        table: Array = np.broadcast_to(array, shape_of(found.numbers))
-        for op in found.movements:
-            (table,) = op.evaluate(table)
-        return table
-
-
-def _changes(table: Array) -> list[int]:
-    """Indices of rows that differ from the row before."""
-    changes: list[int] = (np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1).tolist()
-    return changes
 
 
 def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Operand:

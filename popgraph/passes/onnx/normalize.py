@@ -9,6 +9,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
+from popgraph.dialects.onnx.annotations import set_attribute
+from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr
 from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import GRADIENT, Custom
@@ -20,13 +22,13 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.program import WeightStore
-from popgraph.operators.record import is_lowered
+from popgraph.operators.record import IN_BYTES, MICROSOFT, is_lowered
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
-from popgraph.passes.options import CONSTANT, Options
+from popgraph.passes.options import CONSTANT, FLOAT, INT8, Options
 from popgraph.passes.properties import ENCLOSED, INLINED
 from popgraph.support.index_checks import ERROR
 from popgraph.support.names import hint
@@ -45,6 +47,7 @@ class Normalize(Pass):
 
     indices are checked ("error") or clamped ("nearest"). `weights`: float initializers are
     "constant", or "variable" and decide no If. `exact`: bodies avoid rounding, for gradients.
+    `activations`: "int8" gives every MatMulNBits an `accuracy_level` of 4.
     """
 
     name = "normalize"
@@ -53,13 +56,16 @@ class Normalize(Pass):
     indices: str = ERROR
     weights: str = CONSTANT
     exact: bool = False
+    activations: str = FLOAT
 
     @classmethod
     def of(cls, options: Options) -> Normalize:
         exact = options.training is not None
-        return cls(options.indices or ERROR, options.weights, exact)
+        return cls(options.indices or ERROR, options.weights, exact, options.activations)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        if self.activations == INT8:
+            admit_bytes(module, compilation.weights)
         normalize(
             module,
             is_lowered,
@@ -86,6 +92,14 @@ def normalize(
     for function in model.functions.values():
         function.detach()
         function.erase()
+
+
+def admit_bytes(module: ModuleOp, store: WeightStore) -> None:
+    """Sets the `accuracy_level` of every MatMulNBits to the one that quantizes activations."""
+    for op in module.walk():
+        if isinstance(op, Custom) and (op.domain, op.op_type) == (MICROSOFT, "MatMulNBits"):
+            name = "accuracy_level"
+            set_attribute(op, name, from_python(name, IN_BYTES, None, store), store)
 
 
 @dataclass
