@@ -6,7 +6,8 @@ the last byte, flags of the C compiler included, are equally fast: nothing is ru
 valgrind counts the instructions for AVX2, and processes of both revisions alternate to be timed on
 this machine; the fastest of all rounds counts.
 
-Python is not measured: neither the time of a call outside its kernels, nor that of compiling.
+Short calls and training steps, which are mostly Python, are always timed (`calls.py`). The time of
+compiling is not measured.
 
     python benchmarks/quick.py                 compares with HEAD, or HEAD~1 if nothing is changed
     python benchmarks/quick.py --base main     compares with another revision
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import instructions
+from calls import CALLS, fastest
 from hashes import DIGITS, QUICK, obstacle, task_of
 from rounds import Contestant, answer_rounds
 from xdsl.dialects.builtin import ModuleOp
@@ -128,13 +130,10 @@ def contestant(network: str) -> timing.Contestant:
 def race(networks: Sequence[str], folder: Path) -> None:
     """The process of a revision: times all networks in each round."""
     timing.pin(1)
-    contestants = [contestant(one) for one in networks]
+    measured = {one: CALLS[one]() if one in CALLS else fastest(contestant(one)) for one in networks}
 
     def work() -> dict[str, Any]:
-        for one in contestants:
-            one.samples.clear()
-            timing.race([one], threads=1, seconds=SECONDS, rounds=3)
-        return {one.name: one.best for one in contestants}
+        return {name: measure(SECONDS) for name, measure in measured.items()}
 
     answer_rounds(folder, True, {}, work)
 
@@ -209,6 +208,12 @@ def compared(networks: Sequence[str], base: Path, folder: Path) -> Iterator[Row]
             yield Row(one, (), skipped=obstacle(one))
 
 
+def timed_calls(trees: Sequence[Path], folder: Path) -> Iterator[Row]:
+    """The rows of short calls."""
+    for name, ratio in times(list(CALLS), trees, folder).items():
+        yield Row(f"call/{name}", (), time=ratio)
+
+
 def git(*arguments: str) -> bytes:
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
     if done.returncode:
@@ -257,7 +262,10 @@ def main() -> None:
         print(f"Instructions are not counted: {why}.\n")
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        rows = list(compared(arguments.networks, unpacked(revision, folder / "base"), folder))
+        tree, others = unpacked(revision, folder / "base"), folder / "calls"
+        others.mkdir()
+        rows = list(compared(arguments.networks, tree, folder))
+        rows += timed_calls((tree, ROOT), others)
     print(f"This tree beside {base} ({revision[:10]}), 1 thread\n")
     print(markdown_table(HEADING, [], "  rr "))
     print(*(markdown_row(row.cells) for row in rows), sep="\n")

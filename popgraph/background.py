@@ -125,9 +125,9 @@ class QuickProgram(Executable):
             return self.program.donations
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
-        with self._stepping:
+        with self._stepping.lock:
             self._take_over()
-            if not self.program.donations.keys() >= set(donate):
+            if donate and not self.program.donations.keys() >= set(donate):
                 self.wait()
                 self._take_over()
             was, self._busy = self._busy, True

@@ -291,13 +291,15 @@ class OpenModel:
                 inputs = {name: one for name, one in inputs.items() if name not in call.values}
         if not program.variables:
             return program.run(inputs, donate)
-        with self._stepping:
+        with self._stepping.lock:
             return self._up_to_date(program).run(inputs, donate)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The program for these inputs; structural inputs are not inputs of the program."""
-        _, program = self._program(self.interface.call(inputs))
-        with self._stepping:
+        program = self._route(inputs)
+        if program is None:
+            _, program = self._program(self.interface.call(inputs))
+        with self._stepping.lock:
             return self._up_to_date(program)
 
     def _route(self, inputs: Mapping[str, Array]) -> Executable | None:

@@ -484,6 +484,20 @@ def test_only_changed_programs_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path
     ]
 
 
+def test_calls_are_always_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import quick
+
+    def times(names: list[str], *_: object) -> dict[str, float]:
+        return {name: 1.031 if name == "relu" else 1.0 for name in names}
+
+    monkeypatch.setattr(quick, "times", times)
+    rows = list(quick.timed_calls((tmp_path, tmp_path), tmp_path))
+    assert [row.network for row in rows if row.is_slower] == ["call/relu"]
+    assert {"call/relu, ort", "call/step, fit", "call/step, popart"} <= {
+        one.network for one in rows
+    }
+
+
 def test_programs_of_a_revision_are_hashed_counted_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     import instructions
     import quick

@@ -49,7 +49,8 @@ class DelayedWeights:
         return bool(self._delays)
 
     def begin_step(self) -> None:
-        self._past = {id: deque(maxlen=delay + 1) for id, delay in self._delays.items()}
+        for id, delay in self._delays.items():
+            self._past[id] = deque(maxlen=delay + 1)
 
     def enter(self, executable: Executable) -> None:
         """Writes the delayed weights of the next batch."""

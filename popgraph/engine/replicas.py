@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ RunBatch: TypeAlias = Callable[[Inputs], Results]
 RunStacked: TypeAlias = Callable[[Inputs, int], Results]
 """Runs the program on arrays that stack a number of micro-batches."""
 
+_NOTHING = nullcontext()
 _SEED_DISTANCE = 0x9E3779B97F4A7C15
 """Distance between the seeds of two replicas or ranks: 2^64 divided by the golden ratio."""
 
@@ -166,7 +167,7 @@ class SequentialReplicas(Replicas):
 
     def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
         results = []
-        with self._random_steps(executable):
+        with self._random_steps(executable) if self._draws else _NOTHING:
             for replica, given in enumerate(inputs):
                 self.enter(executable, replica)
                 results.append(run(given))
@@ -178,9 +179,6 @@ class SequentialReplicas(Replicas):
     @contextmanager
     def _random_steps(self, executable: Executable) -> Iterator[None]:
         """Skips the random steps of replicas on other ranks."""
-        if not self._draws:
-            yield
-            return
         seed, step = executable.read(SEED)
         first = step + self._plan.rank * self.count
         executable.write(SEED, np.array([seed, first]))

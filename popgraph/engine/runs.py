@@ -71,13 +71,15 @@ class StepRunner:
         executable = self._engine.executable
         assert executable is not None, "steps are of a compiled program"
         self._delayed.begin_step()
-        run_stacked = partial(self._run_part, executable)
         if isinstance(executable, StagedExecutable):
-            self._steps.run_together(data, run_stacked)
-        elif forward or self._is_one_by_one or not self._steps.run_stacked(data, run_stacked):
-            run = partial(self._run_replicas, executable, forward)
-            only = self._engine.program.forward_outputs if forward else None
-            self._steps.run(data, run, only)
+            self._steps.run_together(data, partial(self._run_part, executable))
+            return
+        is_whole = self._steps.runs_in_one_call and not (forward or self._is_one_by_one)
+        if is_whole and self._steps.run_stacked(data, partial(self._run_part, executable)):
+            return
+        run = partial(self._run_replicas, executable, forward)
+        only = self._engine.program.forward_outputs if forward else None
+        self._steps.run(data, run, only)
 
     def _run_part(self, executable: Executable, inputs: Inputs, count: int) -> Results:
         self.inputs = {id: rows[-1] for id, rows in inputs.items()}

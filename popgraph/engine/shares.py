@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from popgraph.engine.plan import StepPlan
 from popgraph.support.arrays import Array
@@ -51,7 +52,7 @@ class StepShard:
         local = plan.replicas // here.size
         return cls(plan, replace(plan, replicas=local).on_rank(here.rank, here.size))
 
-    @property
+    @cached_property
     def is_partial(self) -> bool:
         """Whether other ranks run the rest."""
         return self.whole != self.own

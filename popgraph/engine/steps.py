@@ -55,7 +55,7 @@ class Steps:
     watchers: Sequence[Callable[[Results], None]] = ()
     """Called with the results of each replica, after every micro-batch."""
 
-    @property
+    @cached_property
     def _count(self) -> int:
         return self.share.whole.micro_batches
 
@@ -131,8 +131,9 @@ class Steps:
 
         If `only` is given, the other outputs are not returned.
         """
-        outputs = self.program.outputs
-        written = {id: one for id, one in outputs.items() if only is None or id in only}
+        written = self.program.outputs
+        if only is not None:
+            written = {id: one for id, one in written.items() if id in only}
         replicas = [_OutputWriter(self, data, written) for _ in range(self.share.whole.replicas)]
         for batch in range(self._count):
             common: dict[str, Array] = {}
@@ -170,7 +171,7 @@ class _OutputWriter:
     sums: dict[str, Array] = field(default_factory=dict)
 
     def take(self, batch: int, results: Results) -> None:
-        count = self.steps.share.whole.micro_batches
+        count = self.steps._count
         for id, stream in self.written.items():
             kept, value = self.steps.kept[id], results[id]
             if kept.summed:

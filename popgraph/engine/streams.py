@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from popgraph.engine.plan import StepPlan
 from popgraph.support.dtypes import DType
@@ -17,7 +18,7 @@ class Stream:
     dtype: DType
     shape: Shape
 
-    @property
+    @cached_property
     def elements(self) -> int:
         return prod(self.shape)
 

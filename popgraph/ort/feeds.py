@@ -18,51 +18,44 @@ class Feeds:
     def __init__(self, inputs: Iterable[NodeArg], overridable: Iterable[NodeArg]) -> None:
         self._required = {one.name: one for one in inputs}
         self._known = {**{one.name: one for one in overridable}, **self._required}
-        self._plain = {
-            name: (dtype.numpy, tuple(info.shape))
-            for name, info in self._known.items()
-            if info.rank is not None and (dtype := element_of(info.type))
-        }
-        """Element type and shape of each tensor, for the check that most arrays pass."""
+        self._fitting: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        """Element type and shape of the last array of an input that fitted as it was."""
 
-    def converted(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs as arrays or lists; InvalidArgument if one does not fit the model."""
-        if type(given) is not dict and not isinstance(given, Mapping):
+    def converted(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """
+        The inputs as arrays or lists; InvalidArgument if one does not fit the model.
+
+        Arrays with the element types and shapes of an earlier call need no other check: 0.3 us for
+        one f32[1, 16] instead of 2 (AMD EPYC, one thread).
+        """
+        if type(given) is dict and given.keys() >= self._required.keys():
+            fitting = self._fitting
+            for name, value in given.items():
+                known = fitting.get(name)
+                if known is None or type(value) is not np.ndarray:
+                    break
+                if value.dtype is not known[0] or value.shape != known[1]:
+                    break
+            else:
+                return given
+        return self._checked(given)
+
+    def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(given, Mapping):
             raise WrongType(
                 f"inputs are given by name, not as {type(given).__name__}",
                 hint='session.run(None, {"x": array})',
             )
-        missing = [name for name in self._required if name not in given]
-        if missing:
+        if missing := [name for name in self._required if name not in given]:
             raise WrongValue(
                 f"Required inputs ({missing}) are missing from input feed ({list(given)})",
                 hint=f"the model's inputs are {', '.join(map(repr, self._required))}",
             )
-        return {
-            name: value if self._fits(name, value) else self._value(name, value)
-            for name, value in given.items()
-        }
-
-    def _fits(self, name: str, value: Any) -> bool:
-        """
-        Whether an array can be passed on as it is; False only means that `_value` decides.
-
-        With this check first, a call with one f32[1, 16] takes 4 microseconds instead of 7
-        (AMD EPYC, one thread).
-        """
-        if type(value) is not np.ndarray or name not in self._plain:
-            return False
-        dtype, wanted = self._plain[name]
-        if value.dtype != dtype or not value.dtype.isnative:
-            return False
-        shape = value.shape
-        return shape == wanted or (
-            len(shape) == len(wanted)
-            and all(
-                size == other or not isinstance(other, int)
-                for size, other in zip(shape, wanted, strict=True)
-            )
-        )
+        made = {name: self._value(name, value) for name, value in given.items()}
+        for name, value in given.items():
+            if made[name] is value and isinstance(value, np.ndarray):
+                self._fitting[name] = value.dtype, value.shape
+        return made
 
     def _value(self, name: str, value: Any) -> Any:
         info = self._known.get(name)

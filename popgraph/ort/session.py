@@ -34,7 +34,7 @@ from popgraph.ort.providers import (
     unknown_provider,
     usable_cpus,
 )
-from popgraph.ort.values import ModelMetadata, NodeArg, OrtValue, numpy_type
+from popgraph.ort.values import ModelMetadata, NodeArg, OrtValue, element_of, numpy_type
 from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.description import TensorSpec
@@ -120,11 +120,12 @@ class InferenceSession:
             raise
         except PopgraphError as error:
             raise at_run(error) from error
-        names = [] if output_names is None else list(output_names)
-        if not names:
-            return [output(value) for value in found.values()]
-        check_outputs(names, found)
-        return [output(found[name]) for name in names]
+        if names := [] if output_names is None else list(output_names):
+            check_outputs(names, found)
+            values = [found[name] for name in names]
+        else:
+            values = [*found.values()]
+        return values if self._are_arrays else [output(value) for value in values]
 
     def run_with_ort_values(
         self,
@@ -257,6 +258,11 @@ class InferenceSession:
     def _outputs(self) -> tuple[NodeArg, ...]:
         with loading():
             return _arguments(self._runner.outputs)
+
+    @cached_property
+    def _are_arrays(self) -> bool:
+        """Whether all outputs are arrays of numbers, which are returned as they are."""
+        return all(element_of(one.type) for one in self._outputs)
 
     @cached_property
     def _overridable(self) -> tuple[NodeArg, ...]:

@@ -179,9 +179,10 @@ class Loop:
     def _agree_on_end(self) -> bool:
         """Agrees among all ranks on signals, stops, and whether a checkpoint is due."""
         ranks, writer = self._plan.ranks, self._plan.writer
-        steps = self._state.steps.driver.steps
-        signal, is_due = self._interruption.number or 0, writer is not None and writer.is_due(steps)
-        stopped = bool(self._trainer.stopped)
+        is_due = writer is not None and writer.is_due(self._state.steps.driver.steps)
+        if not ranks.are_several:
+            return is_due
+        signal, stopped = self._interruption.number or 0, bool(self._trainer.stopped)
         _, found = ranks.agreed({}, [signal, stopped, is_due and ranks.is_first])
         self._interruption.number = int(found[0]) or None
         if found[1]:

@@ -48,4 +48,4 @@ class Measures:
 
 
 def _mean(value: Array) -> float:
-    return float(value.astype(np.float64).mean())
+    return float(value.astype(np.float64).mean() if value.ndim else value)

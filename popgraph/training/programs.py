@@ -125,12 +125,16 @@ class Inputs:
 
     def convert(self, batch: Batch, *, only: bool = False) -> Batch:
         """The inputs, converted; with `only`, a batch may hold other arrays as well."""
-        given = {name: batch[name] for name in self.dtypes if name in batch} if only else batch
-        check_names(given, self.dtypes, "the data")
+        if batch.keys() != self.dtypes.keys():
+            batch = {name: batch[name] for name in self.dtypes if name in batch} if only else batch
+            check_names(batch, self.dtypes, "the data")
+        found = {}
         for name, dtype in self.dtypes.items():
-            if given[name].dtype != dtype.numpy:
-                self.converted[name] = given[name].dtype, dtype
-        return {name: fitted(name, given[name], dtype) for name, dtype in self.dtypes.items()}
+            array = found[name] = batch[name]
+            if array.dtype != dtype.numpy:
+                self.converted[name] = array.dtype, dtype
+                found[name] = fitted(name, array, dtype)
+        return found
 
 
 def summed_outputs(task: Task) -> frozenset[str]:
@@ -191,10 +195,11 @@ class TrainingSteps:
         if self.plan.is_split:
             return self._accumulate(self.split(batch))
         inputs = self.inputs.convert(batch)
-        self.executable = self._program(inputs)
-        taken = {name: inputs[name] for name in self.executable.inputs}
-        outputs = self.driver.step(self.executable, taken)
-        self.driver.end(self.executable)
+        self.executable = program = self._program(inputs)
+        if len(inputs) > len(program.inputs):
+            inputs = {name: inputs[name] for name in program.inputs}
+        outputs = self.driver.step(program, inputs)
+        self.driver.end(program)
         return outputs
 
     def _accumulate(self, parts: Sequence[MicroBatch]) -> dict[str, Array]:

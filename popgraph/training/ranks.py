@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Ranks:
         """The ranks of this job."""
         return cls(world())
 
-    @property
+    @cached_property
     def size(self) -> int:
         return self.communicator.size
 
@@ -43,7 +44,7 @@ class Ranks:
         """The plan of one process, distributed to these ranks."""
         return plan.on_rank(self.communicator.rank, self.size)
 
-    @property
+    @cached_property
     def are_several(self) -> bool:
         return self.size > 1
 
@@ -88,9 +89,11 @@ class Ranks:
 
     # agreement among ranks
 
-    def of_whole_batches(self, outputs: Mapping[str, Array], task: Task) -> dict[str, Array]:
+    def of_whole_batches(self, outputs: dict[str, Array], task: Task) -> dict[str, Array]:
         """Scales outputs that are sums over samples from this rank's rows to all ranks' rows."""
-        names = (task.loss, *task.terms) if self.are_several else ()
+        if not self.are_several:
+            return outputs
+        names = (task.loss, *task.terms)
         sums = [name for name in names if reduction_of(task, name) == SUM]
         return {**outputs, **{name: outputs[name] * self.size for name in sums}}
 

@@ -24,6 +24,8 @@ A dataset with `column_names` or of rows. Batches: an iterable, or a function th
 epoch.
 """
 Batch: TypeAlias = dict[str, Array]
+Numbers: TypeAlias = Array | range
+"""Indices of samples; those in a range are taken as a view, without a copy."""
 
 
 SAMPLE_WEIGHT = "sample_weight"
@@ -42,10 +44,10 @@ class Order:
     drop_last: bool = False
     """Whether the incomplete batch at the end of an epoch is dropped."""
 
-    def of_epoch(self, samples: int, epoch: int) -> Array:
+    def of_epoch(self, samples: int, epoch: int) -> Numbers:
         """The order of samples in an epoch; depends only on `seed` and `epoch`."""
         if not self.shuffled:
-            return np.arange(samples)
+            return range(samples)
         return np.random.default_rng([self.seed, epoch]).permutation(samples)
 
     def steps(self, samples: int) -> int:
@@ -147,15 +149,15 @@ class Portions(Source):
 class Samples(Source):
     """Samples with random access."""
 
-    def __init__(self, count: int, take: Callable[[Array], Batch], chosen: Array | None = None):
+    def __init__(self, count: int, take: Callable[[Numbers], Batch], chosen: Array | None = None):
         self._take, self._chosen = take, chosen
         self.count: int = count
 
-    def take(self, numbers: Array) -> Batch:
+    def take(self, numbers: Numbers) -> Batch:
         return self._take(numbers if self._chosen is None else self._chosen[numbers])
 
     def first(self, size: int) -> Batch:
-        return self.take(np.arange(min(size, self.count)))
+        return self.take(range(min(size, self.count)))
 
     def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
         numbers = order.of_epoch(self.count, number)
@@ -176,6 +178,7 @@ class Samples(Source):
     def weighed(self, weights: Any) -> Samples:
         """The same samples with an array of weights."""
         column = _array(weights)
+        rows = _rows_of(column)
         if not column.ndim or len(column) != self.count:
             raise RunError(
                 f"there are {len(column) if column.ndim else 1} weights for {self.count} samples",
@@ -184,7 +187,7 @@ class Samples(Source):
             )
         return Samples(
             self.count,
-            lambda numbers: {**self._take(numbers), SAMPLE_WEIGHT: np.asarray(column[numbers])},
+            lambda numbers: {**self._take(numbers), SAMPLE_WEIGHT: rows(numbers)},
             self._chosen,
         )
 
@@ -269,7 +272,7 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
     if _is_array(data):
         return _of_arrays({names[0]: data})
     if hasattr(data, "column_names") and hasattr(data, "__getitem__"):
-        return Samples(len(data), lambda numbers: _columns(data[numbers.tolist()]))
+        return Samples(len(data), lambda numbers: _columns(data[[*map(int, numbers)]]))
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, list):
         return Samples(len(data), lambda numbers: _rows(data, numbers, names))
     if callable(data) or isinstance(data, Iterable):
@@ -329,9 +332,9 @@ def _columns(found: Mapping[str, Any]) -> Batch:
     return {name: np.asarray(column) for name, column in found.items()}
 
 
-def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
+def _rows(data: Any, numbers: Numbers, names: Sequence[str]) -> Batch:
     """Stacks rows of a dataset into arrays."""
-    rows = [data[number] for number in numbers.tolist()]
+    rows = [data[int(number)] for number in numbers]
     if isinstance(rows[0], Mapping):
         return {name: _stacked([row[name] for row in rows], name) for name in rows[0]}
     if not isinstance(rows[0], tuple | list):
@@ -379,10 +382,28 @@ def _counts(names: Sequence[str]) -> tuple[int, ...]:
 
 def _of_arrays(given: Mapping[str, Any]) -> Samples:
     arrays = {name: _array(one) for name, one in given.items()}
+    rows = {name: _rows_of(array) for name, array in arrays.items()}
     return Samples(
         count_samples(arrays),
-        lambda numbers: {name: np.asarray(array[numbers]) for name, array in arrays.items()},
+        lambda numbers: {name: take(numbers) for name, take in rows.items()},
     )
+
+
+def _rows_of(array: Array) -> Callable[[Numbers], Array]:
+    """A function that takes rows of an array: a range as a view, others as a copy."""
+    # `take` needs a quarter of the time of `[]` for 16 rows of 8, but would first copy the whole
+    # array if its elements are not contiguous.
+    plain = np.asarray(array)
+    flags = plain.flags
+    is_plain = flags.c_contiguous and flags.aligned and plain.dtype.isnative
+
+    def rows(numbers: Numbers) -> Array:
+        if isinstance(numbers, range):
+            return plain[numbers.start : numbers.stop]
+        taken: Array = plain.take(numbers, 0) if is_plain else plain[numbers]
+        return taken
+
+    return rows
 
 
 def _array(given: Any) -> Array:

@@ -105,6 +105,19 @@ def test_more_steps_continue_in_the_data(steps: int, tmp_path: Path) -> None:
     assert weights(more, tmp_path / "a.onnx") == weights(whole, tmp_path / "b.onnx")
 
 
+def test_a_signal_between_two_steps_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_due(_: CheckpointWriter, steps: int) -> bool:
+        if steps == 2:
+            signal.raise_signal(signal.SIGINT)
+        return False
+
+    monkeypatch.setattr(CheckpointWriter, "is_due", is_due)
+    with pytest.raises(KeyboardInterrupt, match="step 2 is in"):
+        trainer().fit((X, LABELS), checkpoint=tmp_path / "run.ckpt", **SETTINGS)
+
+
 def test_patience_continues_after_resuming(tmp_path: Path) -> None:
     file = tmp_path / "run.ckpt"
     settings = SETTINGS | {"patience": 2, "schedule": None}

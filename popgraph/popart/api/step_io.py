@@ -35,13 +35,14 @@ class _Cursor:
         return self._offset + count <= self.size
 
     def advance(self, count: int, id: str) -> slice:
-        start, end = self._offset, self._offset + count
+        start = self._offset
+        end = start + count
         if end > self.size:
             raise popart_runtime_error(
                 f"The buffer for tensor {id} has {self.size} elements; {count} are needed "
                 f"from element {start} on"
             )
-        self._offset = end % max(self.size, 1)
+        self._offset = 0 if end == self.size else end
         return slice(start, end)
 
 
@@ -71,9 +72,11 @@ class RingBuffer:
 
     def take(self, stream: Stream) -> Array:
         """The next batch, in the element type of the stream."""
-        convert = _converted(self.array.dtype, stream, typed=self._typed)
+        given, convert = self._flat.dtype, None
+        if given != stream.dtype.numpy:
+            convert = _conversion(given, stream, typed=self._typed)
         batch = self._flat[self._cursor.advance(stream.elements, stream.id)]
-        return convert(batch).reshape(stream.shape)
+        return (batch if convert is None else convert(batch)).reshape(stream.shape)
 
     def put(self, value: Array, id: str) -> None:
         """Writes the next value; the buffer may have a wider type."""
@@ -185,13 +188,11 @@ _NARROWED = {("int64", "int32"), ("uint64", "uint32"), ("int32", "int64"), ("uin
 """PopART's devices have no 64-bit integers, so its programs mix integer widths."""
 
 
-def _converted(
+def _conversion(
     given: np.dtype[np.generic], stream: Stream, *, typed: bool
 ) -> Callable[[Array], Array]:
     """The conversion of buffer elements to stream elements."""
     expected = stream.dtype.numpy
-    if given == expected:
-        return lambda batch: batch
     if (given.name, expected.name) in _NARROWED:
         if (given.name, expected.name) == ("int64", "int32"):
             _warn_of_narrowing(stream.id)

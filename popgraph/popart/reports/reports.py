@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,17 +30,6 @@ _LAST = 1000
 _ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One call of `run`."""
-
-    name: str
-    microseconds: float
-
-    def described(self) -> Json:
-        return {"name": self.name, "microseconds": self.microseconds}
-
-
 @dataclass
 class Executions:
     """The steps since the last report."""
@@ -51,17 +39,15 @@ class Executions:
     """Per replica."""
     inputs: Mapping[str, Array] | None = None
     """The last batch."""
-    _steps: deque[_Step] = field(default_factory=lambda: deque(maxlen=_LAST))
+    _steps: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=_LAST))
+    """Names and microseconds."""
     _count: int = 0
     _microseconds: float = 0.0
 
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Times a step, and counts it if it succeeds."""
-        start = time.perf_counter_ns()
-        yield
+    def note_step(self, name: str, start: int) -> None:
+        """Counts a successful step that began at `start`, by `perf_counter_ns`."""
         microseconds = (time.perf_counter_ns() - start) / 1e3
-        self._steps.append(_Step(name, microseconds))
+        self._steps.append((name, microseconds))
         self._count += 1
         self._microseconds += microseconds
 
@@ -76,11 +62,12 @@ class Executions:
 
     def content(self) -> dict[str, Json]:
         """The number, duration and list of steps."""
+        runs: list[Json] = [{"name": name, "microseconds": taken} for name, taken in self._steps]
         return {
             "steps": self._count,
             "batchesPerStep": self.batches_per_step,
             "microseconds": self._microseconds,
-            "runs": [step.described() for step in self._steps],
+            "runs": runs,
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from functools import cached_property
 
 from popgraph.builder.opset.enums import DeviceType
@@ -29,9 +28,9 @@ class Reporting:
         own = setup.share.own
         self._executions = Executions(own.runs, own.micro_batches)
 
-    def step(self, name: str) -> AbstractContextManager[None]:
-        """Times a step, and counts it if it succeeds."""
-        return self._executions.step(name)
+    def note_step(self, name: str, start: int) -> None:
+        """Counts a successful step that began at `start`, by `perf_counter_ns`."""
+        self._executions.note_step(name, start)
 
     @cached_property
     def _model(self) -> IpuModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,10 +201,12 @@ class Session(IpuOnly):
         `createImplicitPipeliningFwdOnlyProgram`, the handle "implicitPipeliningFwdOnly" selects a
         program without update that returns the anchors of the forward pass.
         """
-        if isinstance(stepio, int | str):  # the form with a program handle in front
+        is_stepio = isinstance(stepio, StepIO)  # here, because a step is too short for `typed`
+        if not is_stepio and isinstance(stepio, int | str):  # the form with a handle in front
             programHandle, stepio, debugName = stepio, debugName, rest[0] if rest else ""
+            is_stepio = isinstance(stepio, StepIO)
         forward = is_forward_only(programHandle, self._setup.options)
-        if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
+        if not is_stepio:
             raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
         if not self._device.runs:
             raise popart_runtime_error("Offline IPU device is not configured for execution")
@@ -217,8 +220,9 @@ class Session(IpuOnly):
         stepio = self._synthetic or stepio
         with as_popart_errors():
             self._buffers.check(stepio)
-            with self._reporting.step(str(debugName)):
-                self._runs.step(stepio, forward=forward)
+            start = time.perf_counter_ns()
+            self._runs.step(stepio, forward=forward)
+            self._reporting.note_step(str(debugName), start)
         if self._program.changed_weights:
             self._transfers.host.in_sync = False
 

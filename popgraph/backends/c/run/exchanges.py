@@ -76,9 +76,14 @@ def connect(library: ctypes.CDLL) -> bool:
     return found
 
 
-def raise_failure() -> None:
-    """Raises the exception of a failed exchange in the program that has just run."""
-    _EXCHANGES.raise_failure()
+def raising_failures(entry: Callable[[int], None]) -> Callable[[int], None]:
+    """The entry of a program that exchanges data; it raises the exception of a failed exchange."""
+
+    def run(memory: int) -> None:
+        entry(memory)
+        _EXCHANGES.raise_failure()
+
+    return run
 
 
 def _memory(address: int, size: int, dtype: np.dtype[Any]) -> Array:

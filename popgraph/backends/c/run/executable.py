@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,19 +14,23 @@ from popgraph.backends.c.cache.program_cache import Prepared
 from popgraph.backends.c.memory.donations import donated, in_memory_of
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together, zeros
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
-from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
-from popgraph.backends.c.run.exchanges import raise_failure
+from popgraph.backends.c.memory.zero_copy import (
+    LARGE,
+    MadeInPlace,
+    Memory,
+    Pointers,
+    Ports,
+    ReadInPlace,
+)
 from popgraph.backends.c.run.library import Code
 from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.errors import RunError
-from popgraph.support.index_checks import IndexCheck, raise_errors
+from popgraph.support.index_checks import raise_errors
 from popgraph.support.locks import ExclusiveSection
 from popgraph.support.poison import fill_with_poison, is_poisoned
 from popgraph.support.shapes import text
 
 Made = TypeVar("Made", ReadInPlace, MadeInPlace)
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
 
 
 class CExecutable(NativeExecutable):
@@ -69,15 +73,14 @@ class CExecutable(NativeExecutable):
             pointers[number] = self.packings[key].ctypes.data
         self._release()
         self.inputs = self._signature("input")
-        self._checks = {check.output: check for check in table.checks}
-        self.outputs = {
-            name: row for name, row in self._signature("output").items() if name not in self._checks
-        }
-        self.variables = self._signature("variable")
         inputs, outputs = self._views("input"), self._views("output")
-        self._inputs = inputs | self._in_place("input", inputs, ReadInPlace)
-        self._made = self._in_place("output", outputs, MadeInPlace)
-        self._outputs = outputs | self._made
+        self._checks = [(check, outputs.pop(check.output)) for check in table.checks]
+        """The checks of indices, with the memory that each reads."""
+        self.outputs = {name: self._signature("output")[name] for name in outputs}
+        self.variables = self._signature("variable")
+        read = self._in_place("input", inputs, ReadInPlace)
+        made = self._in_place("output", outputs, MadeInPlace)
+        self._ports = Ports.of(inputs, read, outputs, made)
         self._variables = self._views("variable")
         self._scratch = self._unwritten() if is_poisoned() else ()
         """The memory that is poisoned before each run."""
@@ -127,7 +130,8 @@ class CExecutable(NativeExecutable):
         """The memory without content before a run; zero-copy outputs are allocated each time."""
         arena = self._arrays[self.table.slots.index(ARENA)]
         assert arena is not None
-        return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
+        outputs = (memory for _, memory in (*self._ports.outputs, *self._checks))
+        return (arena, *(memory for memory in outputs if isinstance(memory, np.ndarray)))
 
     @property
     def arena(self) -> int:
@@ -213,25 +217,16 @@ class CExecutable(NativeExecutable):
         return ComputedBy(in_c=True)
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
-        taken = self._donated(inputs, donate) if donate else {}
-        made = self._whole_step(self._run, inputs, taken)
-        for name, check in self._checks.items():
-            error = check.error(made.pop(name))
-            if error is not None:
-                raise error
-        return made
-
-    def _whole_step(
-        self, run: Callable[Given, Result], *given: Given.args, **named: Given.kwargs
-    ) -> Result:
-        """Runs steps exclusively; a reentrant call of this thread is an error."""
+        taken = self._donated(inputs, donate) if donate else None
         section = self._step_section
         with section.lock:
             if section.busy or section.interrupted:
                 self._check_whole()
             section.busy = True
             try:
-                return run(*given, **named)
+                if taken:
+                    return self._run_in_memory_of(taken, inputs)
+                return self._run(inputs, self._ports)
             finally:
                 section.busy = False
 
@@ -239,95 +234,90 @@ class CExecutable(NativeExecutable):
         self.fitted(inputs)
         return donated(inputs, donate, self.donations, self.inputs)
 
-    def _run(self, inputs: Mapping[str, Array], taken: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs a step; `taken` are the donated inputs' arrays, which outputs overwrite."""
-        if len(inputs) != len(self._inputs):
-            inputs = self._suited(inputs)
-        for name, view in self._inputs.items():
+    def _run(self, inputs: Mapping[str, Array], ports: Ports) -> dict[str, Array]:
+        """Runs a step: copies the inputs, enters the program, copies the outputs."""
+        if len(inputs) != len(ports.inputs):
+            inputs, ports = self._suited(inputs, ports)
+        for name, dtype, shape, memory in ports.inputs:
             array = inputs.get(name)
-            if (
-                type(array) is not np.ndarray
-                or array.dtype is not view.dtype
-                or array.shape != view.shape
-            ):
-                inputs = self._suited(inputs)
-                for name, view in self._inputs.items():  # `_suited` may have replaced the views.
-                    if name not in taken:
-                        view[...] = inputs[name]
+            if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
+                inputs, ports = self._suited(inputs, ports)
+                for name, _, _, memory in ports.inputs:
+                    memory[...] = inputs[name]
                 break
-            if name not in taken:
-                view[...] = array
-        if taken:
-            return self._run_in(taken)
-        for made in self._made.values():
+            memory[...] = array
+        for made in ports.made:
             made.allocate()
-        for memory in self._scratch:
-            fill_with_poison(memory)
+        for unwritten in self._scratch:
+            fill_with_poison(unwritten)
         self._entry(self._address)
-        if self._code.exchanges:
-            raise_failure()
-        return {name: view.copy() for name, view in self._outputs.items()}
+        if self._checks:
+            raise_errors(self._checks)
+        found = {}
+        for name, written in ports.outputs:  # A comprehension takes 0.1 us more in Python 3.11.
+            found[name] = written.copy()
+        return found
 
-    def _run_in(self, taken: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs after the inputs are set, with outputs that overwrite donated inputs."""
-        given = {self.donations[name]: array for name, array in taken.items()}
-        for name, made in self._made.items():
-            if name not in given:
-                made.allocate()
-        for memory in self._scratch:
-            fill_with_poison(memory)
+    def _run_in_memory_of(
+        self, taken: Mapping[str, Array], inputs: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Runs a step in which outputs overwrite the arrays `taken` from the inputs."""
+        ports = self._ports.in_memory_of(taken, self.donations)
         with ExitStack() as stack:
             for name, array in taken.items():
                 stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
-            self._entry(self._address)
-        if self._code.exchanges:
-            raise_failure()
-        return {
-            name: given[name] if name in given else view.copy()
-            for name, view in self._outputs.items()
-        }
+            return self._run(inputs, ports)
 
-    def _suited(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """The inputs of a call, converted for the next run."""
-        return self.fitted(inputs)
+    def _suited(
+        self, inputs: Mapping[str, Array], ports: Ports
+    ) -> tuple[Mapping[str, Array], Ports]:
+        """The inputs of a call, converted for the next run, and the ports for their sizes."""
+        return self.fitted(inputs), ports
 
     def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        views = {name: view for name, view in self._outputs.items() if isinstance(view, np.ndarray)}
-        if len(views) < len(self._outputs) or not self._are_rows(inputs, count):
+        ports = self._ports
+        if ports.made or not self._are_rows(inputs, count):
             return super().run_stacked(inputs, count)
-        made = {name: np.empty((count, *view.shape), view.dtype) for name, view in views.items()}
-        read = [(view, inputs[name]) for name, view in self._inputs.items()]
-        written = [(view, made[name]) for name, view in views.items()]
-        checks = [(check, views[name]) for name, check in self._checks.items()]
-        self._whole_step(self._run_each, read, written, checks, count)
-        return {name: rows for name, rows in made.items() if name not in self._checks}
+        views = self._views("output")
+        made = {
+            name: np.empty((count, *shape), dtype.numpy)
+            for name, (dtype, shape) in self.outputs.items()
+        }
+        read = [(memory, inputs[name]) for name, _, _, memory in ports.inputs]
+        written = [(views[name], rows) for name, rows in made.items()]
+        section = self._step_section
+        with section.lock:
+            if section.busy or section.interrupted:
+                self._check_whole()
+            section.busy = True
+            try:
+                self._run_each(read, written, count)
+            finally:
+                section.busy = False
+        return made
 
     def _are_rows(self, inputs: Mapping[str, Array], count: int) -> bool:
-        return inputs.keys() == self._inputs.keys() and all(
-            inputs[name].shape == (count, *view.shape) and inputs[name].dtype == view.dtype
-            for name, view in self._inputs.items()
+        return inputs.keys() == self.inputs.keys() and all(
+            inputs[name].shape == (count, *shape) and inputs[name].dtype == dtype
+            for name, dtype, shape, _ in self._ports.inputs
         )
 
     def _run_each(
         self,
-        inputs: Sequence[tuple[Array | ReadInPlace, Array]],
+        inputs: Sequence[tuple[Memory, Array]],
         outputs: Sequence[tuple[Array, Array]],
-        checks: Sequence[tuple[IndexCheck, Array]],
         count: int,
     ) -> None:
         """The loop over runs, with as little overhead as possible."""
-        entry, address, scratch = self._entry, self._address, self._scratch
-        exchanges = self._code.exchanges
+        entry, address, scratch, checks = self._entry, self._address, self._scratch, self._checks
         for at in range(count):
-            for view, rows in inputs:
-                view[...] = rows[at]
-            for memory in scratch:
-                fill_with_poison(memory)
+            for memory, rows in inputs:
+                memory[...] = rows[at]
+            for unwritten in scratch:
+                fill_with_poison(unwritten)
             entry(address)
-            if exchanges:
-                raise_failure()
-            for memory, rows in outputs:
-                rows[at] = memory
+            for view, rows in outputs:
+                rows[at] = view
             if checks:
                 raise_errors(checks)
 

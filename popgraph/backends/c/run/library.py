@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from popgraph.backends.c.build.system import unloader
-from popgraph.backends.c.run.exchanges import connect
+from popgraph.backends.c.run.exchanges import connect, raising_failures
 from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError
 
@@ -30,8 +30,6 @@ class Code:
     prepare: Entry
     run: Entry
     library: ctypes.CDLL | None = None
-    exchanges: bool = False
-    """Whether it exchanges data with other ranks."""
 
 
 def load(path: Path, name: str, *, alone: bool = False) -> Code:
@@ -50,7 +48,8 @@ def load(path: Path, name: str, *, alone: bool = False) -> Code:
         entry.argtypes = [ctypes.c_void_p]
         entry.restype = None
     stop.restype = None
-    code = Code(prepare, run, library, not alone and connect(library))
+    exchanges = not alone and connect(library)
+    code = Code(prepare, raising_failures(run) if exchanges else run, library)
     weakref.finalize(code, _close, library._handle, stop).atexit = False
     return code
 

@@ -12,7 +12,7 @@ from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
 from popgraph.backends.c.memory.donations import donated
 from popgraph.backends.c.memory.table import Table
-from popgraph.backends.c.memory.zero_copy import MadeInPlace, Pointers, ReadInPlace
+from popgraph.backends.c.memory.zero_copy import MadeInPlace, Pointers, Ports, ReadInPlace
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, load
 from popgraph.backends.interface import check_threads
@@ -49,11 +49,8 @@ class Fronts:
 
     numbers: Sequence[int]
     """The sizes, in the program's order."""
-    inputs: dict[str, Array | ReadInPlace]
-    outputs: dict[str, Array | MadeInPlace]
-    made: dict[str, MadeInPlace]
-    """The zero-copy outputs."""
-    read: list[ReadInPlace]
+    ports: Ports
+    read: Sequence[ReadInPlace]
     """The zero-copy inputs."""
 
 
@@ -85,7 +82,7 @@ class SizedExecutable(CExecutable):
         """The addresses of this program's own memory for inputs and outputs."""
         self._known: dict[tuple[Shape, ...], Fronts] = {}
         """The leading slices for inputs of these shapes."""
-        self._fronts = Fronts((), {}, {}, {}, [])
+        self._fronts = Fronts((), Ports((), (), ()), ())
         """The leading slices of the last run."""
         self._switch_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
 
@@ -103,7 +100,9 @@ class SizedExecutable(CExecutable):
     def _fitted(self, name: str, value: object) -> Array:
         return fitted(name, as_array(name, value), self.inputs[name][0])
 
-    def _suited(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def _suited(
+        self, inputs: Mapping[str, Array], ports: Ports
+    ) -> tuple[Mapping[str, Array], Ports]:
         shapes = self._shapes(inputs)
         if shapes is None:
             inputs = self.fitted(inputs)
@@ -116,16 +115,17 @@ class SizedExecutable(CExecutable):
             self._known[shapes] = found
         if found is not self._fronts:
             self._switch_to(found)
-        return inputs
+        return inputs, found.ports
 
     def _shapes(self, inputs: Mapping[str, Array]) -> tuple[Shape, ...] | None:
         """The shapes of inputs; None unless they are arrays of the program's element types."""
-        if len(inputs) != len(self._inputs):
+        ports = self._ports.inputs
+        if len(inputs) != len(ports):
             return None
         shapes = []
-        for name, view in self._inputs.items():
+        for name, dtype, _, _ in ports:
             array = inputs.get(name)
-            if type(array) is not np.ndarray or array.dtype is not view.dtype:
+            if type(array) is not np.ndarray or array.dtype is not dtype:
                 return None
             shapes.append(array.shape)
         return tuple(shapes)
@@ -141,14 +141,15 @@ class SizedExecutable(CExecutable):
 
     def _fronts_of(self, numbers: Mapping[str, int]) -> Fronts:
         inputs = {name: view for name, view in self._views("input").items() if name in self.inputs}
-        outputs = self._views("output")
+        outputs = {name: self._views("output")[name] for name in self.outputs}
         for size in self.sizes:
             inputs = leading_slices(inputs, size.inputs, numbers[size.name])
             outputs = leading_slices(outputs, size.outputs, numbers[size.name])
         read = self._in_place("input", inputs, ReadInPlace)
         made = self._in_place("output", outputs, self._made_in_front)
         order = [numbers[size.name] for size in self.sizes]
-        return Fronts(order, inputs | read, outputs | made, made, [*read.values()])
+        ports = Ports.of(inputs, read, outputs, made)
+        return Fronts(order, ports, [*read.values()])
 
     def _made_in_front(self, view: Array, pointers: Pointers, number: int) -> MadeInPlace:
         own = self._arrays[number]
@@ -158,17 +159,16 @@ class SizedExecutable(CExecutable):
     def _switch_to(self, new: Fronts) -> None:
         """Sets the views for the following runs."""
         old = self._fronts
-        if old.read or old.made or new.read or new.made:
+        if old.read or old.ports.made or new.read or new.ports.made:
             for read in old.read:
                 read.release()
-            for made in (*old.made.values(), *new.made.values()):
+            for made in (*old.ports.made, *new.ports.made):
                 made.release()
             for slot, address in self._own:
                 self._pointers[slot] = address
         for memory, number in zip(self._numbers, new.numbers, strict=True):
             memory[...] = number
-        self._fronts = new
-        self._inputs, self._outputs, self._made = new.inputs, new.outputs, new.made
+        self._fronts, self._ports = new, new.ports
 
     def _unwritten(self) -> tuple[Array, ...]:
         arena, *_ = super()._unwritten()
