@@ -120,3 +120,24 @@ def test_fused_attention_is_that_of_numpy(rows: int, keys: int) -> None:
     assert isinstance(run.static, CExecutable) and run.static.table.arena < scores_bytes
     (found,) = run(x0=q, x1=k, x2=v).values()
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_heads_that_share_keys_are_fused() -> None:
+    """The offset of keys and values is not proportional to the head's number."""
+    text = """
+        opset 23
+        graph grouped(q: f32[1, 4, 37, 16], k: f32[1, 2, 61, 16], v: f32[1, 2, 61, 16]) -> y {
+            y = Attention(q, k, v)
+        }
+    """
+    draw = np.random.default_rng(0)
+    q, k, v = (
+        draw.standard_normal((1, heads, rows, 16)).astype(np.float32)
+        for heads, rows in ((4, 37), (2, 61), (2, 61))
+    )
+    run = compile_module(text, options=Options(tuning=Tuning(attention_scores_l2=0)))
+    assert isinstance(run.static, CExecutable) and run.static.table.arena < 4 * 37 * 61 * 4
+    exponentials = np.exp(q @ np.repeat(k, 2, axis=1).swapaxes(2, 3) / 4)
+    weights = exponentials / exponentials.sum(-1, keepdims=True)
+    (found,) = run(q=q, k=k, v=v).values()
+    np.testing.assert_allclose(found, weights @ np.repeat(v, 2, axis=1), rtol=1e-4, atol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import gcd
@@ -137,6 +137,18 @@ class Linear:
 
     def uses(self, dim: int) -> bool:
         return dim in self._strides or dim in self._uneven
+
+    def separates(self, dims: Iterable[int]) -> bool:
+        """Whether it is a function of `dims` plus one of the other dimensions."""
+        chosen = set(dims)
+        used = [atom.used_dims() for atom in self.terms]
+        return all(mine <= chosen or mine.isdisjoint(chosen) for mine in used)
+
+    @property
+    def at_zero(self) -> int:
+        """The value where all dimensions are 0."""
+        dims = {dim for atom in self.terms for dim in atom.used_dims()}
+        return self.bounds([1] * (max(dims, default=-1) + 1))[0]
 
     def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
         """Conservative bounds of the value over the domain."""

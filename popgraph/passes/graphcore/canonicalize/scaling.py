@@ -212,6 +212,14 @@ class Scaled:
     def elements(self) -> int:
         return prod(shape_of(self.product.result))
 
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Elements to scale, then movements before it: packing absorbs those, but no scale."""
+        movements, value = 0, self.plain
+        while isinstance(value.owner, MOVEMENTS):
+            movements, value = movements + 1, value.owner.x
+        return self.elements, movements
+
     def without_scale(self) -> SSAValue:
         return moved(self.plain, self.movements)
 
@@ -221,8 +229,10 @@ class ScaleFewest(Rule[MatMulOp]):
     q @ (k * c)  ->  (q * c) @ k or (q @ k) * c; (q * b) @ (k * c)  ->  (q * (b * c)) @ k.
 
     Only when c is one number of moderate size, k * c has no other use, and the other factor or the
-    product has fewer elements. A decoder then scales one query instead of all keys. Scaling a
-    literal without other uses is free: constant folding does it.
+    product has fewer elements. A decoder then scales one query instead of all keys. Of two factors
+    with as many elements, it is the one with fewer movements before its scale: keys that several
+    heads share are then packed without a copy. Scaling a literal without other uses is free:
+    constant folding does it.
     """
 
     ROOTS = (MatMulOp,)
@@ -262,7 +272,7 @@ class ScaleFewest(Rule[MatMulOp]):
         other = op.operands[1 - number]
         partner = self._scaled(other)
         results = prod(shape_of(op.result))
-        if partner is not None and partner.elements <= found.elements:
+        if partner is not None and partner.cost <= found.cost:
             scale = self._number(partner.scale * found.scale, other)
             both = moved(MulOp(partner.plain, scale), partner.movements)
             return self._product(op, number, found, both)

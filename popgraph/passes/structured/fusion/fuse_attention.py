@@ -10,7 +10,7 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import selection
+from popgraph.dialects.tile.affine import offset, selection
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.analysis.replace import insert_made_for
@@ -117,11 +117,7 @@ def attention_of(softmax: tile.FusedOp, target: Target) -> Attention | None:
         order = _order(mixed, use.index, softmax)
         if order is not None and _is_row_product(scores, softmax, target):
             step = _step(scores, mixed, softmax, target)
-            if (
-                step
-                and _has_even_steps(scores, range(shared))
-                and _has_even_steps(mixed, order[:shared])
-            ):
+            if step and _has_blocks(scores, range(shared)) and _has_blocks(mixed, order[:shared]):
                 return Attention(scores, softmax, mixed, order, step)
     return None
 
@@ -214,9 +210,18 @@ def _block(op: tile.ReduceOp) -> int:
     return op.schedule.mr.data
 
 
-def _has_even_steps(op: tile.ReduceOp, loops: range | AxisOrder) -> bool:
-    """Whether iterations of these loops advance every operand by a constant stride."""
-    return has_even_strides(op.mapped[: len(op.operands)], op.sizes, dict.fromkeys(loops, 1))
+def _has_blocks(op: tile.ReduceOp, loops: range | AxisOrder) -> bool:
+    """
+    Whether the operands of a block begin at an offset that these loops alone decide.
+
+    Blocks of rows have a constant distance. Heads may have another: several share keys.
+    """
+    *heads, rows = loops
+    mapped = op.mapped[: len(op.operands)]
+    forms = [offset(tensor(value), map_, op.sizes) for value, map_ in mapped]
+    return has_even_strides(mapped, op.sizes, {rows: 1}) and all(
+        form.separates(heads) for form in forms
+    )
 
 
 def _of_rows(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:

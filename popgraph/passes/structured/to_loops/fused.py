@@ -363,17 +363,21 @@ class FusedLoops(Emitter):
         if storage is not None:
             assert isinstance(storage, Access), "contractions access memory, not registers"
             return storage.memory, Index(rows.local if rows else 0)
-        start = Index()
-        for at, index in enumerate(self.indices):
-            start = start + index.scaled(self._stride(inner, value, map_, at))
+        if self.in_panels:
+            start = Index()
+            for at, index in enumerate(self.indices):
+                start = start + index.scaled(self._stride(inner, value, map_, at))
+        else:
+            # The offset may be any function of a loop with steps of 1: heads that share keys.
+            form = offset(tensor(value), map_, inner.sizes)
+            start = self._point(inner).index(form) + -form.at_zero
         if rows is not None:
             start = start + rows.first.scaled(even_stride(value, map_, inner.sizes, rows.loop))
         return self.memories[value], start
 
     def _stride(self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, at: int) -> int:
-        """The stride between iterations along a shared loop in a value."""
-        step = self.steps[at] if self.in_panels else 1
-        return even_stride(value, map_, inner.sizes, self.shared[inner][at], step)
+        """The stride between panels along a shared loop in a value."""
+        return even_stride(value, map_, inner.sizes, self.shared[inner][at], self.steps[at])
 
 
 def _contracts(op: Operation | Block) -> bool:
