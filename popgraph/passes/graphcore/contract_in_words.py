@@ -292,7 +292,8 @@ class SumHalvesInWords(Rule[AnyProduct]):
 
     The same for f32 that is widened bf16, for conv, whose words hold neighbouring channels, and for
     its gradients. Sums are f32, as without words. Only for literals and operands whose elements
-    enough products share: for others, packing costs more than it saves.
+    enough products share: for others, packing costs more than it saves. With `winograd`, not for
+    convolutions that are faster by transforms (`multiplies_less`).
     """
 
     ROOTS = (MatMulOp, ConvOp, ConvInputGradOp, ConvWeightGradOp)
