@@ -24,16 +24,25 @@ DYNAMIC = ("encoder_4x256",)
 LEVELS = {"w4": 0, "w4a8": 4}
 """{suffix: accuracy level of a 4-bit matmul}: level 4 permits int8 activations."""
 PACKED = tuple(f"decoder_{rows}x2048_{way}" for rows in (1, 128) for way in LEVELS)
+RECURRENT = ("lstm_1x64x256_i8", "lstm_8x64x256_i8")
+"""
+Two layers of DynamicQuantizeLSTM with eight bits, named by batch, steps and units.
+
+Their weights have the distribution of trained ones: in text2tashkeel's LSTMs, the standard
+deviation is a tenth of the largest weight, and few neighbours are both large.
+"""
 QUANTIZED = (
     *(f"{name}_qdq" for name in STATIC),
     *(f"{name}_dynamic" for name in DYNAMIC),
+    *RECURRENT,
     *PACKED,
 )
 """
 Quantized networks: QuantizeLinear and DequantizeLinear around every value, with per-channel scales
 of weights; or dynamic quantization of activations; or 4-bit weights in blocks of 32 (MatMulNBits).
 
-Weights have seven bits: with eight, onnxruntime's sums saturate on machines without VNNI.
+Weights have seven bits: with eight, onnxruntime's sums saturate on machines without VNNI. Recurrent
+networks have eight, as tools write them.
 """
 OLDEST = 13
 """The first opset with per-axis quantization."""
@@ -51,6 +60,8 @@ def quantized(name: str, model: Callable[[str], ModelProto]) -> ModelProto:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     plain, _, way = name.rpartition("_")
+    if name in RECURRENT:
+        return recurrent(*map(int, plain.partition("_")[2].split("x")))
     found = model(plain)
     if way in LEVELS:
         return packed(found, LEVELS[way])
@@ -125,6 +136,38 @@ def packed(model: ModelProto, level: int) -> ModelProto:
     model.graph.initializer.extend([*kept, *stored])
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     return model
+
+
+def recurrent(batch: int, steps: int, units: int, layers: int = 2) -> ModelProto:
+    """Layers of DynamicQuantizeLSTM, with one scale per matrix."""
+    generator, nodes, stored, value = np.random.default_rng(0), [], [], "x"
+    for layer in range(layers):
+        held = {"bias": generator.normal(0, 0.1, (1, 8 * units)).astype(np.float32)}
+        for matrix in "WR":
+            weights = np.clip(np.rint(generator.laplace(0, 8, (1, units, 4 * units))), -127, 127)
+            held[matrix] = weights.astype(np.int8)
+            held[f"{matrix}s"] = np.array([0.004], np.float32)
+            held[f"{matrix}z"] = np.zeros(1, np.int8)
+        stored += [numpy_helper.from_array(array, f"{key}{layer}") for key, array in held.items()]
+        matrices = [f"{key}{layer}" for key in ("W", "R", "bias")]
+        scales = [f"{key}{layer}" for key in ("Ws", "Wz", "Rs", "Rz")]
+        nodes += [
+            onnx.helper.make_node(
+                "DynamicQuantizeLSTM",
+                [value, *matrices, *[""] * 4, *scales],
+                [f"all{layer}"],
+                domain="com.microsoft",
+                hidden_size=units,
+            ),
+            onnx.helper.make_node("Squeeze", [f"all{layer}", "axis"], [f"y{layer}"]),
+        ]
+        value = f"y{layer}"
+    stored.append(numpy_helper.from_array(np.array([1]), "axis"))
+    shapes = {name: [steps, batch, units] for name in ("x", value)}
+    first, last = (onnx.helper.make_tensor_value_info(n, 1, s) for n, s in shapes.items())
+    graph = onnx.helper.make_graph(nodes, "lstm", [first], [last], stored)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def raced(name: str, mode: str, threads: int) -> list[tuple[str, str, float]]:

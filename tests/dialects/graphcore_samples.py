@@ -647,6 +647,7 @@ def sums_in_pairs() -> Iterator[Sample]:
         a, b = words_of(words, (2, 3, 6), (6, 5))
         offset = whole(6 // block, 5, dtype=np.int32) * 70001
         yield Sample(gc.MatMulInPairsOp, [a, b, offset], {"block": block})
+        yield Sample(gc.MatMulInPairsOp, [a, b], {"block": block})
         x, w = words_of(words, (2, 6, 5), (4, 6, 3))
         offset = whole(3, 6 // block, 4, dtype=np.int32) * 70001
         options = {"strides": (2,), "dilations": (1,), "pads": (1, 0), "groups": 1}

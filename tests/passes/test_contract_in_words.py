@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import popgraph
 from popgraph.compiler import load, lower
-from popgraph.dialects.graphcore import DotConvOp, DotMatMulOp, MatMulInPairsOp
+from popgraph.dialects.graphcore import DotConvOp, DotMatMulOp, GatherOp, MatMulInPairsOp
 from popgraph.dialects.tile import PackOp, ReduceOp, ViewOp, is_contraction
 from popgraph.passes.options import Options
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.machine import PRESETS
 from tests.one_node import close, model, of_both
 
@@ -111,6 +112,59 @@ def test_weights_decide_how_many_words_are_summed_in_16_bits() -> None:
         held, popgraph.compile(proto, options=options)({"a": a}).values(), strict=True
     ):
         np.testing.assert_array_equal(y, a.astype(np.int32) @ array)
+
+
+def product_of_bytes(rows: int, weights: Array) -> ModelProto:
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["a", "b", "zero"], ["y"])],
+        "g",
+        [
+            helper.make_tensor_value_info("a", TensorProto.UINT8, [rows, len(weights)]),
+            helper.make_tensor_value_info("zero", TensorProto.UINT8, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [numpy_helper.from_array(weights, "b")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def trained_weights(columns: int, clash: int) -> Array:
+    """Weights as training leaves them, and neighbours that saturate in some columns."""
+    generator = np.random.default_rng(2)
+    weights = np.clip(np.rint(generator.laplace(0, 5, (70, columns))), -127, 127)
+    for at in range(clash):
+        weights[8 * at : 8 * at + 2, at] = 127 if at % 2 else -127
+    return weights.astype(np.int8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "clash", "block", "moves", "offsets"),
+    [
+        (3, 260, 0, 3, False, False),
+        (1, 260, 5, 2, True, False),
+        (3, 260, 5, 3, True, True),
+        (3, 200, 5, 0, False, False),
+        (1, 260, 0, 0, False, False),
+    ],
+)
+def test_terms_are_exchanged_until_sums_fit_16_bits(
+    rows: int, columns: int, clash: int, block: int, moves: bool, offsets: bool
+) -> None:
+    """Sums are exact, with zero points, too; a single row has no offsets."""
+    weights = trained_weights(columns, clash)
+    proto, options = product_of_bytes(rows, weights), Options(machine=PRESETS["zen3"])
+    module, compilation = load(proto)
+    lower(module, compilation, options, level="graphcore")
+    pairs = [op for op in module.walk() if isinstance(op, MatMulInPairsOp)]
+    assert [(op.block.value.data, op.offset is not None) for op in pairs] == (
+        [(block, offsets)] if block else []
+    )
+    assert any(isinstance(op, GatherOp) for op in module.walk()) == moves
+    a = np.random.default_rng(3).integers(0, 256, (rows, 70)).astype(np.uint8)
+    a[0, :] = 255
+    zero = np.array(77, np.uint8)
+    found = popgraph.compile(proto, options=options)(a=a, zero=zero)["y"]
+    np.testing.assert_array_equal(found, (a.astype(np.int32) - zero) @ weights)
 
 
 NET = """

@@ -161,6 +161,7 @@ SMALL = Tuning(
     least_block_terms=2,
     least_piece=2,
     paired_cost=9.0,
+    least_moved_columns=1,
     least_packed_extent=1,
     least_folded_channels=1,
 )

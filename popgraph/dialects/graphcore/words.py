@@ -8,7 +8,7 @@ from typing import ClassVar, Unpack
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
-from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
 
 from popgraph.dialects.element_types import words_accumulator
 from popgraph.dialects.graphcore.base import (
@@ -140,31 +140,36 @@ class MatMulInPairsOp(MatrixProduct):
     """
     Matmul of words of four bytes with a matrix, whose sums have 16 bits for `block` words.
 
-    A word of `offset` [blocks, columns] is added to the two sums of a block: of the products of the
-    low and of the high bytes. y is the sum of all of them.
+    A word of `offset` [blocks, columns], if any, is added to the two sums of a block: of the
+    products of the low and of the high bytes. y is the sum of all of them.
     """
 
     name = "graphcore.mat_mul_in_pairs"
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
-    offset = operand_def(TensorType)
+    offset = opt_operand_def(TensorType)
     block = prop_def(IntegerAttr)
     ELEMENTS: ClassVar[Elements] = WORD
 
-    def __init__(self, lhs: Operand, rhs: Operand, offset: Operand, *, block: int) -> None:
+    def __init__(
+        self, lhs: Operand, rhs: Operand, offset: Operand | None = None, *, block: int
+    ) -> None:
         super().__init__([lhs, rhs, offset], {"block": block})
 
     def infer(self) -> tuple[Tensor, ...]:
         terms, columns = _matrix(self, self.rhs)
-        _check_offset(self, self.offset, (*_blocks(self, terms), columns))
+        blocks = _blocks(self, terms)
+        if self.offset is not None:
+            _check_offset(self, self.offset, (*blocks, columns))
         return super().infer()
 
-    def evaluate(self, lhs: Array, rhs: Array, offset: Array) -> tuple[Array, ...]:
+    def evaluate(self, lhs: Array, rhs: Array, offset: Array | None = None) -> tuple[Array, ...]:
         block, (result,) = integer(self.block), self.infer()
         total = np.zeros(result.get_shape(), STORED)
         for at in range(0, len(rhs), block):
             terms = slice(at, at + block)
-            own = np.broadcast_to(offset[at // block], total.shape)
+            added = np.zeros((), STORED) if offset is None else offset[at // block]
+            own = np.broadcast_to(added, total.shape)
             total += _sums_of_pairs(np.matmul, lhs[..., terms], rhs[terms], own)
         return (total,)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +14,19 @@ from popgraph.support.words import IN_PAIRS, SHORTS, WORD, word_of
 
 MOST = IN_PAIRS.ranges[0][1]
 """The largest left factor."""
-SPAN = SHORTS[1] - SHORTS[0]
-"""The largest difference of two numbers of 16 bits."""
+LOW, HIGH = (abs(end) // MOST for end in SHORTS)
+"""The largest sums of the sizes of negative and of positive weights whose products fit 16 bits."""
+SPAN = (SHORTS[1] - SHORTS[0]) // MOST
+"""The largest sum of the sizes of weights whose products fit 16 bits, with an offset."""
+
+
+class Way(NamedTuple):
+    """The means by which sums may fit 16 bits."""
+
+    offsets: bool = False
+    """Sums of a block start at offsets."""
+    moves: bool = False
+    """Terms are exchanged."""
 
 
 @dataclass(frozen=True)
@@ -30,48 +43,110 @@ class PairSums:
     """The words of a block."""
     padding: int
     """Words of zeros after the last weights, so that blocks are full."""
-    offset: Array
-    """Words of both offsets of each block: [blocks, others...]."""
+    offset: Array | None
+    """Words of both offsets of each block: [blocks, others...]; None: the sums fit without."""
     total: Array
     """The sum of all offsets over the blocks: [others...]."""
+    order: Array | None = None
+    """An order of the terms in which the sums fit; None: they fit as they are."""
 
     @staticmethod
-    def of(weights: Array, tuning: Tuning) -> PairSums | None:
+    def of(weights: Array, tuning: Tuning, ways: Sequence[Way]) -> PairSums | None:
         """
         The cheapest blocks for weights [terms, others...]; None if 32-bit sums are as fast.
 
         Never if two neighbouring products could exceed 16 bits, which saturate.
         """
-        missing = -len(weights) % IN_PAIRS.count
-        full = _padded(weights.astype(np.int64), missing)
-        pairs = full.reshape(-1, 2, 2, *full.shape[1:])
-        high, low = (MOST * part.sum(axis=2) for part in _parts(pairs))
-        if high.max() > SHORTS[1] or low.max() > -SHORTS[0]:
-            return None
-        words = len(high)
+        words = -(-len(weights) // IN_PAIRS.count)
         tried = sorted((_cost(words, block), block) for block in range(2, tuning.most_paired + 1))
         for cost, block in tried:
             if cost > tuning.paired_cost:
                 return None
-            found = _in_blocks(high, low, block)
+            lanes = _Lanes(weights, block)
+            found = next(filter(None, map(lanes.sums, ways)), None)
             if found is not None:
                 return found
         return None
 
 
-def _in_blocks(high: Array, low: Array, block: int) -> PairSums | None:
-    """Blocks of some words, given the largest sums of each word; None if 16 bits are too few."""
-    missing = -len(high) % block
-    above, below = (
-        _padded(part, missing).reshape(-1, block, *part.shape[1:]).sum(axis=1)
-        for part in (high, low)
-    )
-    if (above + below).max() > SPAN:
-        return None
-    offset = (below - above) // 2
-    words = word_of(*np.moveaxis(offset, 1, 0))
-    # Sums over the blocks and both halves; convolutions also sum over the kernel.
-    return PairSums(block, missing, words, offset.sum(axis=(0, 1)).astype(WORD))
+class _Lanes:
+    """
+    The weights whose products are added to one 16-bit sum: [lanes, pairs, 2, others].
+
+    Two lanes share the words of a block: the first has the first pair of each word.
+    """
+
+    def __init__(self, weights: Array, block: int) -> None:
+        self._terms, self._block, self._others = len(weights), block, weights.shape[1:]
+        size = IN_PAIRS.count * block
+        places = np.arange(-(-self._terms // size) * size)
+        self._places = places.reshape(-1, block, 2, 2).swapaxes(1, 2).reshape(-1, block, 2)
+        """The term at each place of a lane; zeros follow the last term."""
+        flat = weights.reshape(self._terms, -1).astype(np.int16)
+        self._high, self._low = _parts(_padded(flat, places.size - self._terms))
+
+    def sums(self, way: Way) -> PairSums | None:
+        """The blocks, if all sums fit in this way."""
+        places = self._places.copy()
+        wrong = np.array([self._excess(lane, way) for lane in places])
+        if np.any(wrong) and not (way.moves and self._exchange(places, wrong, way)):
+            return None
+        high, low = (part[places].sum(axis=(1, 2)) for part in (self._high, self._low))
+        offset = (MOST * (low - high).astype(np.int64) // 2).reshape(-1, 2, *self._others)
+        words = word_of(*np.moveaxis(offset, 1, 0)) if way.offsets else None
+        filled = -(-self._terms // IN_PAIRS.count)
+        order = None
+        if not np.array_equal(places, self._places):
+            order = places.reshape(-1, 2, self._block, 2).swapaxes(1, 2).reshape(-1)[: self._terms]
+        # Sums over the blocks and both halves; convolutions also sum over the kernel.
+        total = offset.sum(axis=(0, 1)).astype(WORD)
+        return PairSums(self._block, -filled % self._block, words, total, order)
+
+    def _exchange(self, places: Array, wrong: Array, way: Way) -> bool:
+        """
+        Exchanges terms of lanes whose sums do not fit; False if no exchange improves the worst one.
+        """
+        terms, at, failed = np.argwhere(places < self._terms), 0, 0
+        while np.any(wrong) and not np.all(wrong) and failed < self._terms:
+            if not failed:
+                lane = int(wrong.argmax())
+                place = lane, *self._worst(places[lane])
+            other = tuple(terms[at % self._terms])
+            at, failed, both = at + 1, failed + 1, [lane, other[0]]
+            if other[0] == lane or places[place] >= self._terms:
+                continue
+            places[place], places[other] = places[other], places[place]
+            after = [self._excess(places[each], way) for each in both]
+            if sum(after) < wrong[both].sum():
+                wrong[both], failed = after, 0
+            else:
+                places[place], places[other] = places[other], places[place]
+        return not np.any(wrong)
+
+    def _pairs(self, lane: Array) -> tuple[Array, Array]:
+        """The sums of the positive weights of each pair, and of the sizes of negative ones."""
+        high, low = (part[lane[:, 0]] + part[lane[:, 1]] for part in (self._high, self._low))
+        return high, low
+
+    def _excess(self, lane: Array, way: Way) -> int:
+        """The amount by which sums of neighbours saturate, and the sum exceeds 16 bits."""
+        high, low = self._pairs(lane)
+        above, below = (part.sum(axis=0, dtype=np.int16) for part in (high, low))
+        over = [high - HIGH, low - LOW]
+        over += [above + below - SPAN] if way.offsets else [above - HIGH, below - LOW]
+        return sum(int(np.maximum(part, 0).sum(dtype=np.int64)) for part in over)
+
+    def _worst(self, lane: Array) -> tuple[int, int]:
+        """The place of the largest weight where the sum of a pair, or of all, is largest."""
+        high, low = self._pairs(lane)
+        sums = max((high, low), key=lambda part: int(part.sum(axis=0).max()))
+        column = int(sums.sum(axis=0).argmax())
+        if max(high.max(), low.max()) > HIGH:
+            sums = high if high.max() > HIGH else low
+            column = int(sums.max(axis=0).argmax())
+        sizes = (self._high if sums is high else self._low)[lane, column]
+        pair, half = np.unravel_index(int(sizes.argmax()), sizes.shape)
+        return int(pair), int(half)
 
 
 def _parts(weights: Array) -> tuple[Array, Array]:

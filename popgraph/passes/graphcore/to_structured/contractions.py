@@ -173,13 +173,19 @@ def _in_pairs(
     lhs: SSAValue | None = None,
 ) -> SSAValue:
     """The contraction whose blocks of terms are summed in 16 bits."""
-    lhs, (_, rhs, offset) = lhs or op.operands[0], op.operands
+    lhs, rhs = lhs or op.operands[0], op.operands[1]
     domain = (*parallel, *blocks, integer(op.block))
     ranks = (len(domain), len(domain), len(domain) - 1)
     first, second, third = (
         AffineMap(rank, 0, tuple(place)) for rank, place in zip(ranks, places, strict=True)
     )
-    finish = body([i32, i32], lambda pairs, offset: tile.SumPairsOp(pairs, offset))
+    offsets, maps = ([], []) if op.offset is None else ([op.offset], [third])
+    finish = body(
+        [i32, *(i32 for _ in offsets)],
+        lambda pairs, offset=None: tile.SumPairsOp(
+            pairs, offset or arith.ConstantOp(IntegerAttr(0, i32))
+        ),
+    )
     words = StringAttr(IN_PAIRS.name)
     return tile.ReduceOp(
         [lhs, rhs],
@@ -191,7 +197,7 @@ def _in_pairs(
         body([i32], lambda total: total),
         [i32],
         contracts=True,
-        blocks=tile.Blocks(len(blocks), finish, [offset], [third]),
+        blocks=tile.Blocks(len(blocks), finish, offsets, maps),
     ).outputs[0]
 
 
