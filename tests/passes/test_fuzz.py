@@ -316,9 +316,8 @@ def places() -> Iterator[Place]:
             if made.name in PORTABLE:
                 yield Place(index, training, made.name, portable=True)
         if not training:
-            made = [step for _, step in planned(options(training, activations=INT8))]
-            index = [step.name for step in made].index(ROUNDS)
-            yield Place(index, training, ROUNDS)
+            names = [step.name for _, step in planned(options(training, activations=INT8))]
+            yield Place(names.index(ROUNDS), training, ROUNDS)
         *before_mapping, (_, mapping) = planned(options(training, ipu=IPU))
         yield Place(len(before_mapping), training, mapping.name)
 
