@@ -65,6 +65,18 @@ def levels_are_compared_with_onnx() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def cores_are_released() -> Iterator[None]:
+    """`bench`, `profile` and `tune` pin their process; later tests would share one core."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    yield
+    if os.sched_getaffinity(0) != before:
+        os.sched_setaffinity(0, before)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the expected IR of pass cases")
     parser.addoption("--costs", action="store_true", help=f"rewrite {sampling.COSTS}")

@@ -62,7 +62,7 @@ SOURCES = (ConstantOp, VariableOp)
 """Operations whose results can be stored where their readers need them."""
 
 
-CPU_ONLY = frozenset({"contract-quantized", "contract-in-words", "scale-sums"})
+CPU_ONLY = frozenset({"contract-quantized", "contract-in-words", "scale-sums", "merge-maps"})
 """Passes without gain on tiles, which have no packed integers and keep weights in local memory."""
 
 

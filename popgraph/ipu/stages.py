@@ -159,7 +159,7 @@ def held_bytes(value: SSAValue) -> int:
 
 def is_widening(op: Operation) -> bool:
     """Whether an operation only converts each element to a wider float."""
-    if not isinstance(op, MapOp) or len(op.inputs) != 1 or op.tables:
+    if not isinstance(op, MapOp) or len(op.inputs) != 1 or len(op.outputs) != 1 or op.tables:
         return False
     (end,) = yielded(op.body.block)
     maker = end.owner

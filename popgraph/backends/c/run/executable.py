@@ -74,7 +74,9 @@ class CExecutable(NativeExecutable):
         self._release()
         self.inputs = self._signature("input")
         inputs, outputs = self._views("input"), self._views("output")
-        self._checks = [(check, outputs.pop(check.output)) for check in table.checks]
+        self._checks = [
+            (check, outputs.pop(check.output)) for check in table.checks if check.output in outputs
+        ]
         """The checks of indices, with the memory that each reads."""
         self.outputs = {name: self._signature("output")[name] for name in outputs}
         self.variables = self._signature("variable")

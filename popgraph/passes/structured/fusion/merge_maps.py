@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import graphs_of
+from popgraph.dialects.program import UpdateOp, graphs_of
 from popgraph.dialects.tile.affine import reads_whole
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import located
@@ -39,7 +39,7 @@ MERGE = Rewrite(
 @dataclass(frozen=True)
 class MergeMaps(Pass):
     """
-    Merges a map with its producer if the result of the producer is needed elsewhere, too.
+    Merges a map that computes the next value of a variable with a map that reads this value.
 
     y = map f(x); z = map g(y, e)  ->  y, z = map { f(x), g(f(x), e) }
 
@@ -87,7 +87,8 @@ def _may_merge(producer: tile.MapOp, reader: tile.MapOp) -> bool:
     """Whether a reader has the elements of its producer, which nothing between them reads."""
     both = (producer, reader)
     return (
-        producer.sizes == reader.sizes
+        all(map(_is_stored, producer.outputs))
+        and producer.sizes == reader.sizes
         and 0 not in reader.sizes
         and not any(one.tables or is_movement(one) for one in both)
         and all(
@@ -99,18 +100,21 @@ def _may_merge(producer: tile.MapOp, reader: tile.MapOp) -> bool:
     )
 
 
+def _is_stored(value: SSAValue) -> bool:
+    return any(isinstance(use.operation, UpdateOp) for use in value.uses)
+
+
 def merge(producer: tile.MapOp, reader: tile.MapOp) -> tile.MapOp:
     """Replaces two maps by one, at the position of the reader."""
     MERGE.fires()
-    kept = [one for one in producer.outputs if any(use.operation is not reader for use in one.uses)]
-    numbers = [list(producer.outputs).index(one) for one in kept]
-    operands = _merged(producer, reader, numbers)
-    kinds = [element(value) for value in (*kept, *reader.outputs)]
+    operands = _merged(producer, reader)
+    results = (*producer.outputs, *reader.outputs)
+    kinds = [element(value) for value in results]
     assert operands.body is not None
     new = tile.MapOp(operands.values, operands.maps, reader.sizes, Region(operands.body), kinds)
     located(new, reader, producer)
     Rewriter.insert_op(new, InsertPoint.before(reader))
-    for old, result in zip((*kept, *reader.outputs), new.outputs, strict=True):
+    for old, result in zip(results, new.outputs, strict=True):
         result.name_hint = old.name_hint
         old.replace_uses_with_if(result, lambda use: use.operation is not reader)
     for op in (reader, producer):
@@ -119,8 +123,8 @@ def merge(producer: tile.MapOp, reader: tile.MapOp) -> tile.MapOp:
     return new
 
 
-def _merged(producer: tile.MapOp, reader: tile.MapOp, kept: list[int]) -> MappedOperands:
-    """The operands of both, and the body that yields the `kept` results, then the reader's."""
+def _merged(producer: tile.MapOp, reader: tile.MapOp) -> MappedOperands:
+    """The operands of both, and the body that yields the results of both."""
     others = [at for at, value in enumerate(reader.inputs) if value.owner is not producer]
     values = (*producer.inputs, *(reader.inputs[at] for at in others))
     maps: tuple[AffineMap, ...] = (
@@ -130,8 +134,10 @@ def _merged(producer: tile.MapOp, reader: tile.MapOp, kept: list[int]) -> Mapped
     body = Block(arg_types=map(element, values))
     own, fresh = body.args[: len(producer.inputs)], iter(body.args[len(producer.inputs) :])
     made = moved(body, producer.body.block, own)
+    held = tile.YieldOp(*made)  # so that they stay when the reader's body moves
     made_of = dict[SSAValue, SSAValue](zip(producer.outputs, made, strict=True))
     arguments = [made_of.get(value) or next(fresh) for value in reader.inputs]
     results = moved(body, reader.body.block, arguments)
-    body.add_op(tile.YieldOp(*(made[number] for number in kept), *results))
+    body.add_op(tile.YieldOp(*held.operands, *results))
+    held.erase()
     return without_repeats(MappedOperands(reader.sizes, values, maps, body))
