@@ -228,7 +228,7 @@ PIPELINE: tuple[Step, ...] = (
         "structured", FuseElementwise, "fuse-epilogue expects one map, not a chain", optional=True
     ),
     Step("structured", FuseEpilogue, "a schedule depends on the epilogue", optional=True),
-    Step("structured", MergeMaps, "an epilogue has one result", optional=True),
+    Step("structured", MergeMaps, "fuse-epilogue takes maps with one result", optional=True),
     Step("structured", AssignLayouts, "a schedule depends on contiguous dimensions", optional=True),
     Step("structured", AssignHalos, "once layouts are decided, rows can be padded", optional=True),
     Step(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
@@ -125,16 +124,15 @@ def merge(producer: tile.MapOp, reader: tile.MapOp) -> tile.MapOp:
 
 def _merged(producer: tile.MapOp, reader: tile.MapOp) -> MappedOperands:
     """The operands of both, and the body that yields the results of both."""
-    others = [at for at, value in enumerate(reader.inputs) if value.owner is not producer]
-    values = (*producer.inputs, *(reader.inputs[at] for at in others))
-    maps: tuple[AffineMap, ...] = (
-        *producer.input_maps,
-        *(reader.input_maps[at] for at in others),
-    )
+    read = zip(reader.inputs, reader.input_maps, strict=True)
+    others = [one for one in read if one[0].owner is not producer]
+    values = (*producer.inputs, *(value for value, _ in others))
+    maps = (*producer.input_maps, *(map_ for _, map_ in others))
     body = Block(arg_types=map(element, values))
     own, fresh = body.args[: len(producer.inputs)], iter(body.args[len(producer.inputs) :])
     made = moved(body, producer.body.block, own)
-    held = tile.YieldOp(*made)  # so that they stay when the reader's body moves
+    # A use of the results: `moved` erases a rounding that loses its last one.
+    held = tile.YieldOp(*made)
     made_of = dict[SSAValue, SSAValue](zip(producer.outputs, made, strict=True))
     arguments = [made_of.get(value) or next(fresh) for value in reader.inputs]
     results = moved(body, reader.body.block, arguments)
