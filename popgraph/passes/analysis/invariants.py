@@ -55,14 +55,19 @@ def hoist(
     Moves invariants out of a body; `put` inserts them, `outer` maps captured values to outer ones.
 
     For each result that the body still reads, `capture` is passed the result and its outer value,
-    and returns the argument that replaces it.
+    and returns the argument that replaces it. Constants of the body, literals or computed from
+    literals, are copied.
     """
-    for op in moved:
-        for value in op.operands:
+
+    def copy(op: Operation) -> None:
+        for value in _read_by(op):
             if value not in outer:
-                assert isinstance(value.owner, ConstantOp), "invariants are in their order"
-                put(value.owner.clone(outer))
+                assert isinstance(value.owner, Operation), "captured values have outer ones"
+                copy(value.owner)
         put(op.clone(outer))
+
+    for op in moved:
+        copy(op)
     inside = set(moved)
     for value in [result for op in moved for result in op.results]:
         if any(use.operation not in inside for use in value.uses):
