@@ -50,7 +50,7 @@ lint: $(READY)  ## ruff, both checks and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(READY)  ## mypy: --strict for the package, names and arguments for the tests
+types: $(READY)  ## mypy: --strict for package and benchmarks, names and arguments for the tests
 	$(BIN)/mypy
 
 fuzz: $(READY)  ## the property tests, long

@@ -206,9 +206,9 @@ class TorchKit:
         from torch.nn import functional
 
         mask = None if positions is None else torch.arange(len(k)) <= positions[:, None]
-        heads_first = (one.transpose(0, 1)[None] for one in (q, k, v))
+        q, k, v = (one.transpose(0, 1)[None] for one in (q, k, v))
         found = functional.scaled_dot_product_attention(
-            *heads_first, attn_mask=mask, is_causal=mask is None, enable_gqa=True
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True
         )
         return found[0].transpose(0, 1)
 
@@ -317,7 +317,8 @@ class Inductor(Eager):
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         import torch
 
-        return torch.compile(function, backend="inductor", dynamic=False)
+        found: Callable[..., Any] = torch.compile(function, backend="inductor", dynamic=False)
+        return found
 
 
 class OnnxRuntime(Player):

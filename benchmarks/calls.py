@@ -13,6 +13,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -20,10 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto
 
-import popgraph
+import popgraph.ort
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.builder.onnx.write import export_model
-from popgraph.compat import popart
 from popgraph.compiler import BuildRequest, for_this_machine, load, lower
 from popgraph.measure.timing import Contestant, pin, race, random_model_inputs
 from popgraph.passes.options import Options
@@ -114,6 +114,7 @@ def fit() -> Measure:
 
 def by_popart() -> Callable[[], object]:
     """A step of PopART's session, on the same batch again and again."""
+    popart: Any = import_module("popgraph.compat.popart")
     builder = popart.Builder()
     x, labels = data(1)
     image = builder.addInputTensor(popart.TensorInfo("FLOAT", x.shape), "x")

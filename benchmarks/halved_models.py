@@ -56,4 +56,4 @@ def _halve(tensor: TensorProto, target: int) -> None:
 
 
 def _is_single(value: onnx.ValueInfoProto) -> bool:
-    return value.type.tensor_type.elem_type == TensorProto.FLOAT
+    return bool(value.type.tensor_type.elem_type == TensorProto.FLOAT)

@@ -27,6 +27,7 @@ import numpy as np
 import onnx
 from models import light, with_random_weights
 from onnx import TensorProto, helper, numpy_helper
+from xdsl.ir import Attribute
 
 from popgraph import zoo
 from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
@@ -37,12 +38,13 @@ from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.options import Options
 from popgraph.support.dtypes import DTYPES
 from popgraph.support.machine import PRESETS, TARGETS
+from popgraph.support.shapes import Shape
 
 HERE = Path(__file__).parent
 STORED = HERE / "instructions.json"
 EXAMPLES = HERE.parent / "examples"
 TOLERANCE = 0.02
-TEXTS = {
+TEXTS: dict[str, dict[str, Shape | Attribute]] = {
     "mlp": {"x": (1, 64)},
     "lenet": {"image": (1, 1, 28, 28)},
     "quantized": {"x": (1, 64)},
@@ -135,7 +137,8 @@ def instructions(name: str) -> int:
 
 def emit(name: str, folder: Path) -> None:
     """Writes the C of a model into a folder."""
-    command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder)), "-o", folder / C]
+    command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder))]
+    command += ["-o", str(folder / C)]
     dims = ["--dim", "N=1"] if name in TEXTS else []
     environment = {**os.environ, "CC": "cc", "POPGRAPH_TARGET": TARGET}
     subprocess.run([*command, *dims], env=environment, capture_output=True, check=True)

@@ -106,7 +106,7 @@ def batches(kind: str) -> Iterator[tuple[str, ...]]:
         found = largest(fits)
         published = PUBLISHED_BATCHES.get((ipu.name, kind))
         shown = models[max(1, found)]
-        split, always = shown.split(), shown.memory.always.max() / ipu.tile_bytes
+        split, always = shown.split(), shown.memory.persistent.max() / ipu.tile_bytes
         yield (
             ipu.name,
             str(found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import architectures
@@ -62,7 +63,7 @@ def weight(shape: tuple[int, ...], op: str, position: int, rng: np.random.Genera
         return 1 + 0.01 * rng.random(shape, dtype=np.float32)
     spread = 0.01
     if op in ("Conv", "Gemm") and position == 1:
-        spread = float(np.sqrt(2 / max(1, np.prod(shape[1:]))))
+        spread = math.sqrt(2 / max(1, math.prod(shape[1:])))
     return (spread * rng.standard_normal(shape, dtype=np.float32)).astype(np.float32)
 
 

@@ -135,7 +135,7 @@ class Recurrent(nn.Module):
 
     def __init__(self, kind: type[nn.RNNBase], units: int) -> None:
         super().__init__()
-        self.layer = kind(units, units, batch_first=True)  # type: ignore[call-arg]
+        self.layer = kind(units, units, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
         found: Tensor = self.layer(x)[0]

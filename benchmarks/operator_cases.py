@@ -152,8 +152,8 @@ def conv(x: str, w: str, operator: str = "Conv", reason: str = "", **attributes:
 
 
 def transposed(x: str, w: str, stride: int, pad: int, extra: int = 0, **more: Any) -> Case:
-    attributes = {"strides": [stride] * 2, "pads": [pad] * 4, "output_padding": [extra] * 2}
-    return conv(x, w, "ConvTranspose", **attributes, **more)
+    windows = {"strides": [stride] * 2, "pads": [pad] * 4, "output_padding": [extra] * 2}
+    return conv(x, w, "ConvTranspose", **(windows | more))
 
 
 def resize(x: str, scales: Sequence[float], mode: str, **attributes: Any) -> Case:
@@ -536,7 +536,7 @@ def ml(operator: str, *inputs: str, opset: int = 1, outputs: int = 1, **attribut
     return Case(operator, inputs, attributes, outputs, ML, opset)
 
 
-CLASSES = {"classlabels_ints": list(range(10))}
+CLASSES: dict[str, Any] = {"classlabels_ints": list(range(10))}
 COEFFICIENTS = np.random.default_rng(1).standard_normal(640).tolist()
 CLASSICAL = [
     ml("ArrayFeatureExtractor", "256x64", "i64 16 <64"),

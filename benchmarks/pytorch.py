@@ -59,7 +59,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     }
     losses = {one: [step() for _ in range(3)] for one, step in steps.items()}
     native = Trained(name)
-    executable, arrays = native.ours(), native.arrays
+    executable, arrays = native.ours(threads=arguments.threads), native.arrays
     contestants = [Contestant(one, step) for one, step in steps.items()]
     contestants.append(Contestant("trainer", lambda: executable.run(arrays)))
     refusal = ""

@@ -71,7 +71,7 @@ def quantized(name: str, model: Callable[[str], ModelProto]) -> ModelProto:
     (given,) = (each for each in found.graph.input if each.name not in weights)
     shape = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
 
-    class Samples(CalibrationDataReader):  # type: ignore[misc]
+    class Samples(CalibrationDataReader):
         """Two inputs of normal numbers."""
 
         def __init__(self) -> None:
@@ -198,16 +198,16 @@ def raced(name: str, mode: str, threads: int) -> list[tuple[str, str, float]]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    contestants = []
+    contestants: list[tuple[str, str, Contestant]] = []
     for form, each in forms.items():
         run = popgraph.compile(each, threads=threads, quick=False)
         session = onnxruntime.InferenceSession(each.SerializeToString(), options)
         contestants += [
-            Contestant(f"popgraph|{form}", partial(run, data)),
-            Contestant(f"onnxruntime|{form}", partial(session.run, None, data), many=True),
+            ("popgraph", form, Contestant(form, partial(run, data))),
+            ("onnxruntime", form, Contestant(form, partial(session.run, None, data), many=True)),
         ]
-    race(contestants, threads=threads, seconds=5, rounds=5)
-    return [(*each.name.split("|"), each.best) for each in contestants]  # type: ignore[misc]
+    race([each for *_, each in contestants], threads=threads, seconds=5, rounds=5)
+    return [(runtime, form, each.best) for runtime, form, each in contestants]
 
 
 def main() -> None:

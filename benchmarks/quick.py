@@ -169,8 +169,8 @@ def times(networks: Sequence[str], trees: Sequence[Path], folder: Path) -> dict[
     best: list[dict[str, float]] = [{}, {}]
     try:
         for at, tree in enumerate(trees):
-            one = (command(RACE, networks), environment(tree))
-            running.append(Contestant(str(tree), folder / f"race-{at}", [one]))
+            commands = [(command(RACE, networks), environment(tree))]
+            running.append(Contestant(str(tree), folder / f"race-{at}", commands))
         for number in range(MOST_ROUNDS):
             for known, one in zip(best, running, strict=True):
                 for name, seconds in one.round().items():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rounds import Contestant, answer_rounds
 
 if TYPE_CHECKING:
-    from popgraph.measure.scale import Trained
+    from popgraph.measure.scale import MeasuredTraining
     from popgraph.support.arrays import Array
     from popgraph.support.ranks.communicator import Communicator
 
@@ -53,13 +53,13 @@ def own_steps(arguments: argparse.Namespace) -> None:
     from training import CASES
     from training import Trained as Network
 
-    from popgraph.measure.scale import Trained as Step
+    from popgraph.measure.scale import MeasuredTraining
     from popgraph.support.ranks.world import world
 
     here = world()
     case = CASES[arguments.name]
     trained = Network(arguments.name, replace(case, shape=(arguments.batch, *case.shape[1:])))
-    step, arrays = Step(*trained.task(), arguments.threads), trained.arrays
+    step, arrays = MeasuredTraining(*trained.task(), arguments.threads), trained.arrays
     if not here.is_first:
         here.barrier(patient=True)
     program = step.request(here.size).executable()
@@ -81,7 +81,10 @@ def own_steps(arguments: argparse.Namespace) -> None:
 
 
 def found_here(
-    step: Trained, here: Communicator, arrays: dict[str, Array], arguments: argparse.Namespace
+    step: MeasuredTraining,
+    here: Communicator,
+    arrays: dict[str, Array],
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """The inputs of the scaling model: the network parameters here, and the step if requested."""
     from popgraph.measure.scale import measured_here, network_here
@@ -193,14 +196,13 @@ def scaled(name: str, batch: int, file: Path, rounds: int) -> str:
     """Predictions of the scaling model for a network with a whole batch per rank."""
     from training import CASES, Trained
 
-    from popgraph.measure.scale import Network, efficiency_chart, predictions
-    from popgraph.measure.scale import Trained as Step
+    from popgraph.measure.scale import MeasuredTraining, Network, efficiency_chart, predictions
     from popgraph.support.charts.svg import svg
     from popgraph.support.tables import markdown_table
 
     case = CASES[name]
     trained = Trained(name, replace(case, shape=(batch, *case.shape[1:])))
-    step = Step(*trained.task()).measured(rounds)
+    step = MeasuredTraining(*trained.task()).measured(rounds)
     found = {
         bandwidth: predictions(step, Network(rate / 8, LATENCY, ADDITION), MOST_RANKS)
         for bandwidth, rate in BANDWIDTHS.items()

@@ -236,10 +236,10 @@ class Trained:
         training = Training(name, SGD(learning_rate=Scalar(LEARNING_RATE)))
         return module, compilation, Options(training=training, precision=precision)
 
-    def ours(self, precision: str = "") -> Executable:
+    def ours(self, precision: str = "", threads: int = 1) -> Executable:
         """The compiled step."""
         module, compilation, options = self.task(precision)
-        return build(module, compilation, options)
+        return build(module, compilation, options, threads=threads)
 
     def theirs(self, compiled: bool, *, lower: bool = False) -> Callable[[], float]:
         """A step of PyTorch, eager or compiled; `lower` multiplies in bf16 by its autocast."""
@@ -286,7 +286,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All measurements of a network."""
     trained = Trained(name)
     made: list[Executable] = []
-    cold = spent(lambda: made.append(trained.ours()))
+    cold = spent(lambda: made.append(trained.ours(threads=arguments.threads)))
     (executable,) = made
     arrays = trained.arrays
     difference = losses(trained, executable, 3)
@@ -295,7 +295,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         Contestant("eager", trained.theirs(False)),
     ]
     if arguments.bf16:
-        halved = trained.ours(BF16)
+        halved = trained.ours(BF16, arguments.threads)
         contestants.append(Contestant("popgraph bf16", lambda: halved.run(arrays)))
         contestants.append(Contestant("eager bf16", trained.theirs(False, lower=True)))
     theirs_cold, refusal = 0.0, ""

@@ -21,7 +21,7 @@ Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | Any
 """Arrays in the order of the model's inputs, by name, or a single one."""
 
 
-class PreparedModel(BackendRep):  # type: ignore[misc]
+class PreparedModel(BackendRep):
     """A compiled model: `run(inputs)` returns a named tuple of its outputs."""
 
     def __init__(self, model: ModelProto, runner: Runner) -> None:
@@ -65,7 +65,7 @@ def _as_given(value: Any) -> Any:
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
 
 
-class CBackend(Backend):  # type: ignore[misc]
+class CBackend(Backend):
     """Runs models as C. `ReferenceBackend` runs them in NumPy."""
 
     NAME: ClassVar[str] = "c"

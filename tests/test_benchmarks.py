@@ -452,6 +452,7 @@ def test_energy_is_that_of_all_packages(tmp_path: Path) -> None:
 
 
 def test_only_changed_programs_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import instructions
     import quick
 
     hashes = {"a": {"avx2": "1", "here": "2"}, "b": {"avx2": "3", "here": "4"}, "c": {}}
@@ -474,7 +475,7 @@ def test_only_changed_programs_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(quick, "asked", asked)
     monkeypatch.setattr(quick, "times", times)
     monkeypatch.setattr(quick, "obstacle", lambda name: "pip install d" if name == "d" else "")
-    monkeypatch.setattr(quick.instructions, "obstacle", lambda: "")
+    monkeypatch.setattr(instructions, "obstacle", lambda: "")
     rows = list(quick.compared(["a", "b", "c", "d"], tmp_path, tmp_path))
     assert [row.cells for row in rows] == [
         ["a", "-", "-", "-", ""],

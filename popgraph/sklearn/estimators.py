@@ -36,7 +36,7 @@ FEWEST = 32
 """Samples that a program takes at least, so that predictions with small batches are fast, too."""
 
 
-class _Estimator(BaseEstimator):  # type: ignore[misc]
+class _Estimator(BaseEstimator):
     """The common part of the estimators: parameters, training, weights, files."""
 
     network_: Network
@@ -303,7 +303,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             )
 
 
-class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
+class Classifier(ClassifierMixin, _Estimator):
     """
     A neural network that classifies: `Classifier(hidden=(64,)).fit(X, y).predict(X)`.
 
@@ -471,7 +471,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         self.network_.check_outputs(outputs, "classes")
 
 
-class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
+class Regressor(RegressorMixin, _Estimator):
     """
     A neural network that predicts numbers: `Regressor(hidden=(64,)).fit(X, y).predict(X)`.
 

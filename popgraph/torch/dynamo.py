@@ -44,7 +44,7 @@ def backend(
     return Part(graph, chosen.get("threads"), chosen.get("fallback", True))
 
 
-class Part(nn.Module):  # type: ignore[misc]
+class Part(nn.Module):
     """A graph of a compiled function: computed here, by PyTorch, or in parts by both."""
 
     def __init__(self, graph: torch.fx.GraphModule, threads: int | None, fallback: bool) -> None:

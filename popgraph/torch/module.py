@@ -10,7 +10,7 @@ from popgraph.support.errors import RunError
 from popgraph.torch.dispatch import Dispatcher, Kind
 
 
-class CompiledModule(nn.Module):  # type: ignore[misc]
+class CompiledModule(nn.Module):
     """
     A module that computes the forward and backward pass of another one by programs.
 

@@ -112,7 +112,7 @@ def array_of(tensor: Tensor) -> Array:
     return found
 
 
-class Differentiated(torch.autograd.Function):  # type: ignore[misc]
+class Differentiated(torch.autograd.Function):
     """A step as an operation of autograd."""
 
     @staticmethod
