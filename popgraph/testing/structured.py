@@ -539,14 +539,24 @@ def products(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> Contract
 
 @st.composite
 def channelwise(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
-    """`y[m, n, c] = sum x[m + i, n + j, c] * w[i, j, c]`: depthwise convolution, channels last."""
+    """
+    Depthwise convolutions, with channels last or first.
+
+    `y[m, n, c] = sum x[m + i, n + j, c] * w[i, j, c]` or `y[c, m, n] = sum x[c, m + i, n + j] *
+    w[c, i, j]`, where columns have no stride.
+    """
     lines, rows, channels, height, width = (draw(size) for _ in range(5))
     step, dilation = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     image = [(step, 0, 0, 1, 0, 0), (0, step, 0, 0, dilation, 0), (0, 0, 1, 0, 0, 0)]
     weights = [(0, 0, 0, 1, 0, 0), (0, 0, 0, 0, 1, 0), (0, 0, 1, 0, 0, 0)]
+    outer = lines, rows, channels
+    if draw(st.booleans()):
+        image = [(1, 0, 0, 0, 0, 0), (0, step, 0, dilation, 0, 0), (0, 0, 1, 0, 1, 0)]
+        weights = [(1, 0, 0, 0, 0, 0), (0, 0, 0, 1, 0, 0), (0, 0, 0, 0, 1, 0)]
+        outer = channels, lines, rows
     return ContractSpec(
         draw(kinds),
-        (lines, rows, channels, min(height, 3), min(width, 5)),
+        (*outer, min(height, 3), min(width, 5)),
         3,
         Operand(tuple(image)),
         Operand(tuple(weights)),

@@ -46,6 +46,13 @@ def separable(
     return Network(((batch, 8, image, image),), nodes, "f32", outputs)
 
 
+def depthwise(channels: int) -> Network:
+    """A depthwise convolution without neighbours, two images of 9x24."""
+    window = (("pads", (1, 2, 1, 2)), ("group", channels))
+    nodes = (Node("Conv", (0, Constant((channels, 1, 3, 5), seed=1)), window), Node("Relu", (1,)))
+    return Network(((2, channels, 9, 24),), nodes, "f32", (2,))
+
+
 def lowered(
     network: Network, last: str = "fuse-channels", options: Options | None = None
 ) -> ModuleOp:
@@ -91,6 +98,20 @@ def test_other_convolutions_are_not_fused(network: Network) -> None:
     An image that is an output is stored in full; one panel of channels leaves nothing to split.
     """
     assert not chains(lowered(network))
+
+
+def test_images_of_windows_along_pixels_are_local() -> None:
+    """The image of a channel, with its halo, is copied to local memory before it is summed."""
+    network = depthwise(5)
+    (chain,) = chains(lowered(network))
+    image = chain.members[0].results[0]
+    assert chain.sizes == (2, 5)
+    assert physical_shape(chain.region(image, 1)) == (1, 1, 11, 28)
+    lowered(network, "structured-to-loops")
+
+
+def test_few_channels_are_not_divided_among_threads() -> None:
+    assert not chains(lowered(depthwise(3)))
 
 
 def test_a_slice_of_channels_has_no_halo_along_them() -> None:
@@ -152,6 +173,7 @@ def test_channels_per_iteration_fill_the_first_cache() -> None:
         separable(96, stride=2, batch=2),
         separable(32, image=120),
         separable(64, image=112, stride=2),
+        depthwise(20),
     ],
 )
 def test_fused_convolutions_give_the_same_bits(

@@ -73,7 +73,7 @@ def test_every_schedule_of_block_sums(
 def test_every_schedule_of_channelwise_windows(
     spec: ContractSpec, grain: int, data: st.DataObject
 ) -> None:
-    """With any stride, and any number of panels at a time."""
+    """With any stride, along channels (any number of panels at a time) or pixels."""
     found = [
         candidate for candidate in all_candidates(spec, 16) if candidate.numbers["window_panels"]
     ]
@@ -111,7 +111,9 @@ def check_any(
     fields = {**candidate.numbers, "kc": chunk, "n_inner": data.draw(st.integers(0, 1))}
     fields["k_outer"] = data.draw(st.integers(0, 1)) if chunk and op.block is None else 0
     if fields["window_panels"]:
-        fields |= {"n_inner": 1, "window_panels": data.draw(st.integers(1, 3))}
+        along_channels = candidate.numbers["n_inner"]
+        panels = data.draw(st.integers(1, 3)) if along_channels else 1
+        fields |= {"n_inner": along_channels, "window_panels": panels}
     elif fields["m_outer_dim"] < 0:
         fields["mr"] = data.draw(st.integers(1, fields["mr"]))
     scheduling._apply(op, replace(candidate, numbers=fields), Packed())

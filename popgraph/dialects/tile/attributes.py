@@ -143,10 +143,10 @@ class ScheduleAttr(NamedNumbers):
     terms before the next chunk: totals are in memory, and the epilogue is empty. If rows of `m_dim`
     are shorter than a block, a micro-kernel also holds several indices of `m_outer_dim` (-1: none).
     With `n_inner` 1, all panels are computed for one block of rows before the next block: for rows
-    that stream from memory while panels stay in cache. `window_panels` (0: none; vectors then
-    run along both operands) unrolls the innermost reduction, so that values shared by its steps
-    stay in registers. Groups of this many panels run along the loop next to the rows, within a
-    block of rows: as many as fit in L1.
+    that stream from memory while panels stay in cache. `window_panels` (0: none) unrolls the
+    innermost reduction of a depthwise convolution, so that values shared by its steps stay in
+    registers. With `n_inner`, groups of this many panels run along the loop next to the rows,
+    within a block of rows: as many as fit in L1. Without, vectors run along pixels, and it is 1.
     In text: `#tile.schedule<n_dim 1, n_vectors 2, m_dim 3, mr 14, kc 256, lanes 16>`.
     """
 
@@ -209,8 +209,10 @@ class ScheduleAttr(NamedNumbers):
             raise VerifyException("a micro-kernel needs at least one vector")
         if self.k_outer.data and not self.kc.data:
             raise VerifyException("k_outer needs a kc")
-        if self.window_panels.data and (self.m_dim.data < 0 or not self.n_inner.data):
-            raise VerifyException("window_panels needs an m_dim and n_inner")
+        if self.window_panels.data and self.m_dim.data < 0:
+            raise VerifyException("window_panels needs an m_dim")
+        if self.window_panels.data > 1 and not self.n_inner.data:
+            raise VerifyException("window_panels above 1 needs n_inner")
 
 
 def with_layout(type_: TensorType[Attribute], layout: LayoutAttr) -> TensorType[Attribute]:

@@ -206,8 +206,17 @@ class FusedOp(IRDLOperation):
             return
         if self.loops is not None and (not is_contraction(op) or len(op.outputs) != 1):
             raise VerifyException(f"{op.name} can only share its leading loops")
-        if self.loops is None and any(layout_of(value.type) for value in op.results):  # type: ignore[arg-type]
+        if self.loops is None and any(map(layout_of, self._stored(op))):
             raise VerifyException("results along leading loops must be dense")
+
+    def _stored(self, op: Member) -> Iterator[TensorType[Attribute]]:
+        """The types of results without those of local maps, whose memory may have a halo."""
+        for value in op.results:
+            type_ = value.type
+            assert isinstance(type_, TensorType)
+            halo = halo_of(type_) if isinstance(op, MapOp) and value not in self.yielded else None
+            if halo is None or halo.part >= 0:
+                yield type_
 
     def _check_reads(self, op: Member, loops: Shape, made: dict[SSAValue, Shape]) -> None:
         for value, map_ in readings(op):

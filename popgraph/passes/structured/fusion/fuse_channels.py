@@ -1,4 +1,4 @@
-"""Fusion of a convolution with the depthwise convolution after it, a few channels at a time."""
+"""Fusion of a depthwise convolution with the operation before it, a few channels at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.structured.fused import LineBuffer, follows, region
+from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
+from popgraph.dialects.tile.structured.fused import LineBuffer, follows, keeps_leading, region
 from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -34,7 +35,7 @@ from popgraph.support.tuning import Target
 
 FUSE = Rewrite(
     "fuse channels",
-    "m = contract x; y = contract m  ->  y = fused steps n { m = contract x; y = contract m }",
+    "m = f x; y = contract m  ->  y = fused steps n { m = f x; y = contract m }",
     Proof(unproven="line buffers keep the rows that later iterations read; fuzz tests them"),
 )
 
@@ -47,7 +48,8 @@ class FuseChannels(Pass):
     m = contract x; y = contract m  ->  y = fused steps n { m = contract x; y = contract m }
 
     The image between them stays in cache: EfficientNet-Lite0 is 1.10x faster on one thread. With
-    several `threads`, only pairs whose work divides evenly among them are fused.
+    several `threads`, only pairs whose work divides evenly among them are fused. A map that
+    computes or copies the image of a depthwise convolution along pixels is fused, too.
     """
 
     name = "fuse-channels"
@@ -69,6 +71,10 @@ class FuseChannels(Pass):
                     found = pair_of(op, self.threads, self.target, ending)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
+                    elif image := _local_image(op, self.target, ending):
+                        FUSE.fires()
+                        shared = _shared_loops(op, image)
+                        join((image, op), op.sizes[:shared], [1] * shared)
 
 
 @dataclass(frozen=True)
@@ -247,6 +253,56 @@ def pair_of(
         ):
             return Pair(first, second, number, threads, target, ending.get(first, {}))
     return None
+
+
+def _local_image(
+    op: tile.ReduceOp, target: Target, ending: Mapping[Operation, Ends]
+) -> tile.MapOp | None:
+    """The map that computes the image of a window along pixels, if each channel can be local."""
+    schedule = op.schedule
+    if schedule is None or not schedule.window_panels.data or schedule.n_inner.data:
+        return None
+    if not _is_plain(op) or layout_of(tensor(op.outputs[0])):
+        return None
+    for value in (op.lhs, op.rhs):
+        image, halo = value.owner, halo_of(tensor(value))
+        if (
+            isinstance(image, tile.MapOp)
+            and value.has_one_use()
+            and len(image.outputs) == 1
+            and halo is not None
+            and halo.part < 0
+            and _reads_rows(image)
+        ):
+            shared = _shared_loops(op, image)
+            part = region(tensor(value), dict.fromkeys(range(shared), 1))
+            local = prod(physical_shape(part)) * element_bytes(value.type)
+            if (
+                prod(op.sizes[:shared]) >= target.tuning.least_iterations
+                and local <= target.l2(target.tuning.channel_image_l2)
+                and all(loop < shared for one in (op, image) for loop in ending.get(one, {}))
+            ):
+                return image
+    return None
+
+
+def _reads_rows(op: tile.MapOp) -> bool:
+    """Whether the operands of a map are contiguous along the rows of its result, or constant."""
+    read = zip(op.inputs, op.input_maps, strict=True)
+    forms = (offset(tensor(value), map_, op.sizes) for value, map_ in read)
+    return all(form.stride(len(op.sizes) - 1) in (0, 1) for form in forms)
+
+
+def _shared_loops(op: tile.ReduceOp, image: tile.MapOp) -> int:
+    """The leading loops of a contraction that read the same index of its image."""
+    assert op.schedule is not None
+    most = min(op.schedule.m_dim.data, op.schedule.n_dim.data, image.parallel_rank)
+    (map_,) = (map_ for value, map_ in op.mapped[:2] if value is image.outputs[0])
+    return max(
+        shared
+        for shared in range(most + 1)
+        if op.sizes[:shared] == image.sizes[:shared] and keeps_leading(map_, op.sizes, shared)
+    )
 
 
 def _producer(value: SSAValue) -> tile.ReduceOp | None:

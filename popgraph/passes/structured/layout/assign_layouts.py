@@ -27,11 +27,14 @@ from popgraph.passes.structured.analysis.operand_maps import (
 )
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.layout.axis_choice import (
+    activation_of,
     chosen_orders,
     corresponding_tables,
+    is_free,
     is_weight,
     pixel_contractions,
     rank,
+    slides_along_rows,
     table_arguments,
 )
 from popgraph.support.shapes import prod
@@ -55,19 +58,45 @@ class AssignLayouts(Pass):
     NEEDS = (UNSCHEDULED, DENSE, UNCUT)
     AFTER = ("fuse-epilogue",)
     tuning: Tuning = Tuning()
+    portable: bool = False
 
     @classmethod
     def of(cls, options: Options) -> AssignLayouts:
-        return cls(options.tuning)
+        return cls(options.tuning, options.target.portable)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
             along_pixels = pixel_contractions(graph.block, self.tuning)
-            orders = chosen_orders(graph.block, self.tuning, along_pixels)
+            orders = chosen_orders(graph.block, self.tuning, along_pixels, self.portable)
+            _copy_padded(graph.block, orders, self.tuning, self.portable)
             if orders:
                 _split_updates(graph.block, orders)
                 _keep_updates(graph.block, orders)
                 _Rewriting(orders, along_pixels, self.tuning.least_channels).rewrite(graph.block)
+
+
+def _copy_padded(
+    block: Block, orders: Collection[SSAValue], tuning: Tuning, portable: bool
+) -> None:
+    """
+    y = contract(assemble(x))  ->  y = contract(assemble(copy of x)), whose padding becomes a halo
+
+    Only for a depthwise convolution along pixels that alone reads the caller's tensor x with
+    padding. The copy of a channel then exists only while it is summed (`fuse-channels`).
+    """
+    for op in list(block.ops) if not portable else ():
+        if not tile.is_contraction(op) or not slides_along_rows(op, tuning):
+            continue
+        image = op.operands[activation_of(op) or 0]
+        pad = image.owner
+        if image in orders or not isinstance(pad, tile.AssembleOp) or not image.has_one_use():
+            continue
+        if len(pad.pieces) == 1 and not is_free(pad.pieces[0]):
+            piece = pad.pieces[0]
+            shape = tensor(piece).get_shape()
+            made = movement(piece, AffineMap.identity(len(shape)), shape)
+            insert_made_for(pad, made)
+            pad.operands[0] = made.outputs[0]
 
 
 def _split_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:

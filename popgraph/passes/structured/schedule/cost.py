@@ -97,7 +97,8 @@ class Window:
     """
     A window of `steps` terms that moves by `stride` terms from row to row of an image.
 
-    Both operands are vectorized, as in a depthwise convolution.
+    The image of a depthwise convolution is vectorized, along channels or pixels. A load of it costs
+    `load` aligned ones.
     """
 
     # Decision 0006: `window_panels` exists for depthwise convolutions. They take two thirds of the
@@ -105,14 +106,15 @@ class Window:
 
     steps: int
     stride: int
+    load: float = 1.0
 
     @staticmethod
-    def along(image: Linear, inner: int, steps: int, rows: int) -> Window | None:
+    def along(image: Linear, inner: int, steps: int, rows: int, load: float = 1.0) -> Window | None:
         """The window that loop `inner` slides along `rows`, if neighbouring rows share elements."""
         step, far = image.stride(inner), image.stride(rows)
         if not step or not far or far % step or not step <= far < step * steps:
             return None
-        return Window(steps, far // step)
+        return Window(steps, far // step, load)
 
     def vectors(self, rows: int) -> int:
         """Vectors of the image that the windows of some rows cover."""
@@ -137,7 +139,7 @@ class Window:
         Issue: rows * steps / fmas_per_cycle. Loads: vectors / 2, each loaded once. Latency:
         fma_latency * steps, as each sum waits for its last product.
         """
-        loads = self.vectors(rows) + self.steps
+        loads = self.load * self.vectors(rows) + self.steps
         issued = rows * self.steps / machine.fmas_per_cycle
         return max(issued, loads / 2, machine.fma_latency * self.steps) + 0.5
 
@@ -274,9 +276,12 @@ class Estimate:
         packed = self.layout is not None or self.reads.packed is not None
         if packed or self.vectors > 1 or inner is None:
             return None
-        if scalars.stride(self.dim) != 1 or vectors.uses(rows.last):
+        along_channels = scalars.uses(self.dim)
+        image, weights = (scalars, vectors) if along_channels else (vectors, scalars)
+        if image.stride(self.dim) != 1 or weights.uses(rows.last):
             return None
-        return Window.along(scalars, inner, self.order.sizes[inner], rows.last)
+        load = 1.0 if along_channels else self.machine.unaligned_vectors
+        return Window.along(image, inner, self.order.sizes[inner], rows.last, load)
 
     def _window_candidate(self, rows: Group, window: Window) -> Candidate:
         """An unrolled window, with as many panels at a time as stay in L1."""
@@ -285,6 +290,7 @@ class Estimate:
         near = (window.vectors(block) * lines + self.terms) * self._line
         panels = -(-self.extent // self.width)
         groups = -(-panels // max(1, self.target.l1(self.tuning.panel_l1) // near))
+        along_channels = self.reads.scalars.form.uses(self.dim)
         numbers = ScheduleAttr.RARE | {
             "n_dim": self.dim,
             "n_vectors": 1,
@@ -292,8 +298,8 @@ class Estimate:
             "mr": block,
             "kc": self.tuning.chain_terms,
             "lanes": self.width,
-            "n_inner": 1,
-            "window_panels": -(-panels // groups),
+            "n_inner": int(along_channels),
+            "window_panels": -(-panels // groups) if along_channels else 1,
         }
         cycles = 0.0
         for blocks in balanced(rows.extent, block):

@@ -9,7 +9,7 @@ from functools import cached_property
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import simplified, with_dims
+from popgraph.dialects.tile.affine import permutation, simplified, with_dims
 from popgraph.dialects.tile.running import running_of
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
@@ -65,8 +65,27 @@ def orders(op: tile.ReduceOp, target: Target) -> Iterator[Order]:
     # channels innermost (3e997b3e).
     now = Order.of(op)
     yield now
-    if not target.portable and (found := sliding_order(op, target)):
+    if target.portable:
+        return
+    if found := sliding_order(op, target) or _order_of_rows(op):
         yield found
+
+
+def _order_of_rows(op: tile.ReduceOp) -> Order | None:
+    """
+    The order of a window with its rows innermost, if vectors run along its columns.
+
+    A vector of pixels then serves one product in each row that the window covers.
+    """
+    now, pixels = Order.of(op), op.parallel_rank - 1
+    columns = [dim for dim in now.reductions if _slides(now, dim, range(pixels, pixels + 1))]
+    rows = [dim for dim in now.reductions if dim not in columns]
+    if op.uses_loop_numbers or not columns or not rows or not all(_slides(now, d) for d in rows):
+        return None
+    sequence = [*range(op.parallel_rank), *columns, *rows]
+    sequence += [dim for dim in range(len(now.sizes)) if dim not in sequence]
+    maps = (with_dims(map_, permutation(sequence).results, len(sequence)) for map_ in now.maps)
+    return Order(tuple(now.sizes[dim] for dim in sequence), tuple(maps), now.parallel)
 
 
 def sliding_order(op: tile.ReduceOp, target: Target) -> Order | None:
@@ -81,10 +100,11 @@ def sliding_order(op: tile.ReduceOp, target: Target) -> Order | None:
     return _blocked(now, sliding, others, target.tuning.chain_terms, running_of(op))
 
 
-def _slides(order: Order, dim: int) -> bool:
-    """Whether a reduction shares an index with a parallel loop."""
+def _slides(order: Order, dim: int, along: Container[int] | None = None) -> bool:
+    """Whether a reduction shares an index with a parallel loop, or one of the loops `along`."""
+    loops = range(order.parallel) if along is None else along
     return any(
-        dim in used and any(other < order.parallel for other in used)
+        dim in used and any(other in loops for other in used)
         for map_ in order.maps
         for used in (result.used_dims() for result in map_.results)
     )

@@ -299,8 +299,8 @@ class FusedLoops(Emitter):
     def _start(self, form: Linear, point: IterationPoint) -> Index:
         """The start of the whole value, if local memory begins with this iteration's part."""
         # Members index the whole value: row i at i * pitch. Local memory holds row i at 0, so its
-        # start is -i * pitch.
-        return point.index(form).scaled(-1)
+        # start is -i * pitch. Element 0 follows the halo, here as there.
+        return point.index(form).scaled(-1) + form.at_zero
 
     def _point(self, inner: tile.Member) -> IterationPoint:
         """The iteration point of an operation: the shared loops lead its own."""

@@ -90,7 +90,8 @@ class TileNest:
         between = list(map(NestLoop, loops[at + 1 : end], parts[at + 1 : end]))
         rows = parts[end:]
         # Panels of a window move along the loop next to its rows: that loop joins them, innermost.
-        window_loops = [outer.pop()] if self.schedule.window_panels.data and outer else []
+        moves = self.schedule.window_panels.data and self.loops.n_inner and outer
+        window_loops = [outer.pop()] if moves else []
 
         def panels_then_rows(columns: Sequence[Column]) -> None:
             if emit_panel is not None:
