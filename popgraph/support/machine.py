@@ -14,7 +14,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 PAIRS = ("i16",)
 BYTES = ("u8i7", "i8u7", "i16")
-AVX2 = ("u8i8_i16", *BYTES)
+AVX2 = ("u8i8_i16", *BYTES, "i8i8_127")
 VNNI = ("u8i8", "i8u8", "i16")
 BF16 = (*VNNI, "bf16")
 """

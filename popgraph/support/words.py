@@ -147,6 +147,7 @@ WORDS: Mapping[str, WordFormat] = {
         WordFormat("i8u8", np.dtype(np.int8), np.dtype(np.uint8), 1, max_rhs=255, mirror="u8i8"),
         WordFormat("i8u7", np.dtype(np.int8), np.dtype(np.uint8), 3, max_rhs=127, mirror="u8i7"),
         WordFormat("i8i8", np.dtype(np.int8), np.dtype(np.int8), 1, max_rhs=128),
+        WordFormat("i8i8_127", np.dtype(np.int8), np.dtype(np.int8), 4, max_rhs=127),
         WordFormat("bf16", np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.bfloat16), 1),
     )
 }
@@ -157,8 +158,10 @@ WORDS: Mapping[str, WordFormat] = {
 one); `u8i8` is VPDPBUSD of VNNI; `i8i8` is Arm's SDOT; `u8i7` is PMADDUBSW, whose 16-bit sums of
 two products would overflow for larger numbers. `u8i8_i16` is PMADDUBSW and an addition of 16 bits,
 for a few words of weights that are known not to overflow; their totals are widened together.
-`i8u8` and `i8u7` have the sign on the left, for sub-byte weights without one. `bf16` is VDPBF16PS
-of AVX512-BF16, which flushes numbers below 2 ** -126 to zero.
+`i8u8` and `i8u7` have the sign on the left, for sub-byte weights without one. `i8i8_127` is PSIGNB,
+which moves the sign of the left factor to the right one, and PMADDUBSW: two products of 128 and 127
+fit 16 bits. It takes as long as `i16`, and half of the bytes. `bf16` is VDPBF16PS of AVX512-BF16,
+which flushes numbers below 2 ** -126 to zero.
 """
 
 IN_PAIRS = WORDS["u8i8_i16"]

@@ -167,6 +167,29 @@ def test_terms_are_exchanged_until_sums_fit_16_bits(
     np.testing.assert_array_equal(found, (a.astype(np.int32) - zero) @ weights)
 
 
+@pytest.mark.parametrize(
+    ("rows", "least", "words"), [(1, -127, "i8i8_127"), (1, -128, "i16"), (3, -127, "i16")]
+)
+def test_a_single_row_reads_weights_in_bytes(rows: int, least: int, words: str) -> None:
+    """Words of 16 bits are as fast, but twice as large; -128 times -128 would saturate."""
+    generator = np.random.default_rng(2)
+    weights = generator.integers(-127, 128, (70, 24)).astype(np.int8)
+    weights[:, 0], weights[:, 1], weights[0, 2] = 127, -127, least
+    proto, options = product_of_bytes(rows, weights), Options(machine=PRESETS["zen3"])
+    module, compilation = load(proto)
+    lower(module, compilation, options, level="graphcore")
+    assert [op.words.data for op in module.walk() if isinstance(op, DotMatMulOp)] == [words]
+    multiply = popgraph.compile(proto, options=options)
+    zero = np.array(77, np.uint8)
+    for a in (
+        np.zeros((rows, 70)),
+        np.full((rows, 70), 255),
+        generator.integers(0, 256, (rows, 70)),
+    ):
+        found = multiply(a=a.astype(np.uint8), zero=zero)["y"]
+        np.testing.assert_array_equal(found, (a.astype(np.int32) - zero) @ weights)
+
+
 NET = """
 graph net(x: bf16[5, 33], q: bf16[40, 64], k: bf16[24, 64]) -> (y, scores) {
     weight w: bf16[33, 21] = glorot_uniform(seed=3)

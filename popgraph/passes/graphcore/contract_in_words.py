@@ -100,7 +100,13 @@ class SumInWords(Rule[AnyContraction]):
         if (paired := self._in_pairs(op)) is not None:
             return paired
         found = [(factor, words) for factor, words in tried if factor is not None]
-        best = min(found, key=lambda one: (one[1].cost, one[0].is_moved), default=None)
+        # Memory bounds a product with a single row: 512 x 2048 weights in bytes take half as long.
+        is_row = products_of(op) == prod(shape_of(op.operands[1]))
+        best = min(
+            found,
+            key=lambda one: (is_row and -one[1].count, one[1].cost, one[0].is_moved),
+            default=None,
+        )
         return None if best is None else self._contracted(op, *best)
 
     def _in_pairs(self, op: AnyContraction) -> Operand | None:

@@ -16,6 +16,7 @@ MOST = IN_PAIRS.ranges[0][1]
 """The largest left factor."""
 LOW, HIGH = (abs(end) // MOST for end in SHORTS)
 """The largest sums of the sizes of negative and of positive weights whose products fit 16 bits."""
+LIMITS = np.array([[HIGH], [LOW]], np.int16)
 SPAN = (SHORTS[1] - SHORTS[0]) // MOST
 """The largest sum of the sizes of weights whose products fit 16 bits, with an offset."""
 
@@ -83,7 +84,8 @@ class _Lanes:
         self._places = places.reshape(-1, block, 2, 2).swapaxes(1, 2).reshape(-1, block, 2)
         """The term at each place of a lane; zeros follow the last term."""
         flat = weights.reshape(self._terms, -1).astype(np.int16)
-        self._high, self._low = _parts(_padded(flat, places.size - self._terms))
+        self._sizes = _parts(_padded(flat, places.size - self._terms))
+        """The sizes of positive weights, and of negative ones."""
 
     def sums(self, way: Way) -> PairSums | None:
         """The blocks, if all sums fit in this way."""
@@ -91,7 +93,7 @@ class _Lanes:
         wrong = np.array([self._excess(lane, way) for lane in places])
         if np.any(wrong) and not (way.moves and self._exchange(places, wrong, way)):
             return None
-        high, low = (part[places].sum(axis=(1, 2)) for part in (self._high, self._low))
+        high, low = self._sizes[:, places].sum(axis=(2, 3))
         offset = (MOST * (low - high).astype(np.int64) // 2).reshape(-1, 2, *self._others)
         words = word_of(*np.moveaxis(offset, 1, 0)) if way.offsets else None
         filled = -(-self._terms // IN_PAIRS.count)
@@ -116,42 +118,47 @@ class _Lanes:
             if other[0] == lane or places[place] >= self._terms:
                 continue
             places[place], places[other] = places[other], places[place]
-            after = [self._excess(places[each], way) for each in both]
-            if sum(after) < wrong[both].sum():
+            before, after = wrong[both].sum(), [self._excess(places[lane], way)]
+            # Most exchanges fail in the first lane already.
+            if after[0] < before:
+                after.append(self._excess(places[other[0]], way))
+            if len(after) == 2 and sum(after) < before:
                 wrong[both], failed = after, 0
             else:
                 places[place], places[other] = places[other], places[place]
         return not np.any(wrong)
 
-    def _pairs(self, lane: Array) -> tuple[Array, Array]:
-        """The sums of the positive weights of each pair, and of the sizes of negative ones."""
-        high, low = (part[lane[:, 0]] + part[lane[:, 1]] for part in (self._high, self._low))
-        return high, low
+    def _pairs(self, lane: Array) -> Array:
+        """The sums of the sizes of each pair: [signs, pairs, others]."""
+        pairs: Array = self._sizes[:, lane[:, 0]] + self._sizes[:, lane[:, 1]]
+        return pairs
 
     def _excess(self, lane: Array, way: Way) -> int:
         """The amount by which sums of neighbours saturate, and the sum exceeds 16 bits."""
-        high, low = self._pairs(lane)
-        above, below = (part.sum(axis=0, dtype=np.int16) for part in (high, low))
-        over = [high - HIGH, low - LOW]
-        over += [above + below - SPAN] if way.offsets else [above - HIGH, below - LOW]
-        return sum(int(np.maximum(part, 0).sum(dtype=np.int64)) for part in over)
+        pairs = self._pairs(lane)
+        sums = pairs.sum(axis=1, dtype=np.int16)
+        sums = sums[0] + sums[1] - SPAN if way.offsets else sums - LIMITS
+        over = pairs - LIMITS[:, None]
+        return sum(int(part[part > 0].sum(dtype=np.int64)) for part in (over, sums))
 
     def _worst(self, lane: Array) -> tuple[int, int]:
         """The place of the largest weight where the sum of a pair, or of all, is largest."""
-        high, low = self._pairs(lane)
-        sums = max((high, low), key=lambda part: int(part.sum(axis=0).max()))
-        column = int(sums.sum(axis=0).argmax())
-        if max(high.max(), low.max()) > HIGH:
-            sums = high if high.max() > HIGH else low
-            column = int(sums.max(axis=0).argmax())
-        sizes = (self._high if sums is high else self._low)[lane, column]
+        pairs = self._pairs(lane)
+        sums = pairs.sum(axis=1)
+        if pairs.max() > HIGH:
+            sums = pairs.max(axis=1)
+            sign = int(sums[0].max() <= HIGH)
+        else:
+            sign = int(sums.max(axis=1).argmax())
+        sizes = self._sizes[sign, lane, sums[sign].argmax()]
         pair, half = np.unravel_index(int(sizes.argmax()), sizes.shape)
         return int(pair), int(half)
 
 
-def _parts(weights: Array) -> tuple[Array, Array]:
+def _parts(weights: Array) -> Array:
     """The positive weights and the sizes of the negative ones, with zeros in between."""
-    return np.maximum(weights, 0), np.maximum(-weights, 0)
+    parts: Array = np.maximum(np.stack([weights, -weights]), 0)
+    return parts
 
 
 def _padded(array: Array, missing: int) -> Array:

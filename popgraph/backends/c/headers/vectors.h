@@ -509,6 +509,29 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
 #endif
 
 /*
+ * The same with a sign on the left, and no -128 on the right: the sign of each left number moves to
+ * the right one. Two products of 128 and 127 fit 16 bits.
+ */
+#define POPGRAPH_PLAIN_DOT_I8I8_127 POPGRAPH_PLAIN_DOT_I8I8
+#if defined(__SSSE3__)
+#define POPGRAPH_DOT_I8I8_127_4(T, U, a, b, c) __extension__ ({ \
+    const popgraph_i8x16 x = (popgraph_i8x16)(a), y = (popgraph_i8x16)(b); \
+    POPGRAPH_DOT_U8I7_4(T, U, __builtin_ia32_psignb128(x, x), __builtin_ia32_psignb128(y, x), c); \
+})
+#else
+#define POPGRAPH_DOT_I8I8_127_4 POPGRAPH_PLAIN_DOT_I8I8
+#endif
+#if defined(__AVX2__)
+#define POPGRAPH_DOT_I8I8_127_8(T, U, a, b, c) __extension__ ({ \
+    const popgraph_i8x32 x = (popgraph_i8x32)(a), y = (popgraph_i8x32)(b); \
+    POPGRAPH_DOT_U8I7_8(T, U, __builtin_ia32_psignb256(x, x), __builtin_ia32_psignb256(y, x), c); \
+})
+#else
+#define POPGRAPH_DOT_I8I8_127_8 POPGRAPH_PLAIN_DOT_I8I8
+#endif
+#define POPGRAPH_DOT_I8I8_127_16 POPGRAPH_PLAIN_DOT_I8I8
+
+/*
  * The same in 16 bits: a word of two totals, to each of which two products are added. Processors
  * saturate the sum of two products; totals wrap.
  */
