@@ -55,7 +55,7 @@ def test_there_are_blocks_to_run() -> None:
     assert any(page == "README.md" for page, _, _ in blocks())
 
 
-@pytest.mark.budget(60)
+@pytest.mark.budget(30)
 @pytest.mark.parametrize("page", sorted({page for page, _, _ in blocks()}))
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
