@@ -43,6 +43,10 @@ os.environ.setdefault(
 os.environ.setdefault("POPGRAPH_PROGRAM_CACHE", "0")
 
 
+# Hundreds of processes that tests start would each compile the modules of the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 # Tests run tuned programs unless they ask for quick ones, also with portable determinism.
 os.environ.setdefault("POPGRAPH_QUICK", "0")
 

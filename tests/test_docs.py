@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,6 @@ from mkdocs.config import load_config
 from typer.testing import CliRunner
 
 import popgraph
-from popgraph.builder.pgraph import load
 from popgraph.builder.pgraph.check.annotations import NODE_NOTES
 from popgraph.builder.pgraph.check.loss_table import LOSS_NAMES
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
@@ -32,7 +32,6 @@ from popgraph.passes import optimizer_spec
 from popgraph.passes.onnx.without_gradient import Flow, flows
 from popgraph.passes.optimizer_spec import Scalar
 from popgraph.passes.pipeline import PIPELINE
-from popgraph.support.errors import ErrorGroup, PopgraphError
 from popgraph.training.metrics import METRIC_NAMES
 from popgraph.training.update_rule import OPTIMIZER_NAMES
 from tests import names_page, walkthrough
@@ -40,9 +39,6 @@ from tests.api_page import documented, own_names
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMAND = re.compile(r"^\$ ((?:POPGRAPH_\w+=\S+ )*popgraph .*)$", re.MULTILINE)
-FUNCTION = f'popgraph() {{ "{sys.executable}" -m popgraph "$@"; }}; '
-"""A shell function that runs the command of this Python."""
 BLOCK = re.compile(r"^```(python|pgraph|console|text|js)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -59,16 +55,15 @@ def test_there_are_blocks_to_run() -> None:
     assert any(page == "README.md" for page, _, _ in blocks())
 
 
-@pytest.mark.budget(60)
+@pytest.mark.budget(30)
 @pytest.mark.parametrize("page", sorted({page for page, _, _ in blocks()}))
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
-    Runs the blocks of a page in order.
+    Runs the blocks of a page in order, in one process.
 
-    Python blocks share one program, which runs before the next command and at the end. `.pgraph`
-    and JavaScript blocks are saved under the name in their first comment; Node runs the latter.
-    Commands of console blocks run in a shell and must succeed. A `.pgraph` block with errors is
-    followed by the output of `popgraph check`.
+    Python blocks share their names. `.pgraph` and JavaScript blocks are saved under the name in
+    their first comment; Node runs the latter. Commands of console blocks run in a shell and must
+    succeed. A `.pgraph` block with errors is followed by the output of `popgraph check`.
     """
     needed = {"torch": "import torch", "casadi": "import casadi", "ziglang": "--package npm"}
     for package, sign in needed.items():
@@ -76,58 +71,26 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
             pytest.importorskip(package, reason="the page needs it")
     if (page, "js") in {block[:2] for block in blocks()} and shutil.which("node") is None:
         pytest.skip("node is not installed")
-    program, mistakes, pending = "", "", False
-
-    def run_program() -> None:
-        if pending:
-            (tmp_path / "page.py").write_text(program)
-            run([sys.executable, "page.py"], tmp_path)
-
-    for other, language, text in blocks():
-        if other != page:
-            continue
-        if mistakes:
-            assert (language, text.rstrip()) == ("text", mistakes)
-            mistakes = ""
-        elif language == "pgraph":
-            name = re.match(r"# (\S+\.pgraph)", text)
-            assert name, f"{page}: the first line of a .pgraph block names its file"
-            if (tmp_path / name[1]).exists():
-                run_program()
-                pending = False
-            (tmp_path / name[1]).write_text(text)
-            mistakes = what_is_wrong(tmp_path / name[1])
-            if mistakes and pending:  # The program may write a file that the text loads.
-                run_program()
-                pending = False
-                mistakes = what_is_wrong(tmp_path / name[1])
-        elif language == "text":
-            continue
-        elif language == "js":
-            name = re.match(r"// (\S+\.mjs)", text)
-            assert name, f"{page}: the first line of a JavaScript block names its file"
-            (tmp_path / name[1]).write_text(text)
-            run(["node", name[1]], tmp_path)
-        elif language == "python":
-            program, pending = program + text + "\n", True
-        else:
-            run_program()
-            pending = False
-            for command in COMMAND.findall(text):
-                run(["bash", "-eo", "pipefail", "-c", FUNCTION + command], tmp_path)
-    run_program()
+    (tmp_path / "page.py").write_text(program_of(page))
+    run([sys.executable, "page.py"], tmp_path)
 
 
-def what_is_wrong(path: Path) -> str:
-    """The errors of a text in the form of the command, or an empty text; warnings fail."""
-    try:
-        warnings = load(path).warnings
-    except PopgraphError as error:
-        errors = error.errors if isinstance(error, ErrorGroup) else (error,)
-        shown = "\n\n".join(f"error: {one}" for one in errors)
-        return shown.replace(f"{path.parent}/", "")
-    assert not warnings, f"{path.name}: {warnings[0]}"
-    return ""
+def program_of(page: str) -> str:
+    """A program that runs all blocks of a page; `_steps` is the only name that it adds."""
+    of_page = [(language, text) for other, language, text in blocks() if other == page]
+    steps = ["import tests.page_steps as _steps"]
+    for (language, text), following in zip(of_page, [*of_page[1:], ("", "")], strict=True):
+        match language:
+            case "python":
+                steps.append(text)
+            case "pgraph":
+                shown = following[1].rstrip() if following[0] == "text" else ""
+                steps.append(f"_steps.save({text!r}, {shown!r})")
+            case "js":
+                steps.append(f"_steps.run_script({text!r})")
+            case "console":
+                steps.append(f"_steps.run_commands({text!r})")
+    return "\n".join(steps)
 
 
 def rows(functions: Mapping[str, Callable[..., object]]) -> list[str]:
@@ -199,7 +162,10 @@ def test_files_named_by_a_page_exist(page: str) -> None:
 
 
 def run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
 

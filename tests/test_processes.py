@@ -231,6 +231,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /pro
 def test_code_and_threads_of_freed_programs_are_released(
     path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gc.freeze()  # Collecting the garbage of thousands of earlier tests takes 10 s.
     monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
     run = popgraph.compile(path, threads=threads)
     before, tasks = libraries(), len(os.listdir("/proc/self/task"))

@@ -10,10 +10,10 @@ import re
 import resource
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,12 @@ from popgraph.popart.exceptions import popart_exception
 from popgraph.support import writing
 from popgraph.support.cache_files import trim
 from popgraph.support.errors import PopgraphError, RunError, WriteError
-from popgraph.support.writing import append_to, write_file, write_files, write_pair, write_text
+from popgraph.support.writing import append_to, write_file, write_files, write_text
 from popgraph.training import checkpoints
+from tests.killed_writers import NEW, OLD
 
 ROOT = Path(__file__).parents[1]
 MLP = str(ROOT / "examples" / "mlp.pgraph")
-OLD, NEW = b"what stood there " * 1000, b"what is written now " * 1000
 
 
 def names(folder: Path) -> set[str]:
@@ -43,52 +43,14 @@ def names(folder: Path) -> set[str]:
 # Killed writers
 
 
-def killed_at(step: int, write: Callable[[], object]) -> bool:
-    """Runs `write` in a child that is killed at a line; whether it was killed before the end."""
-    child = os.fork()
-    if child == 0:
-        left = step
-
-        def trace(frame: FrameType, event: str, _: object) -> Any:
-            nonlocal left
-            if frame.f_code.co_filename not in (writing.__file__, __file__):
-                return None
-            left -= event == "line"
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return trace
-
-        sys.settrace(trace)
-        write()
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == signal.SIGKILL
-
-
-def kills(write: Callable[[], object]) -> Iterator[int]:
-    """Kills a writer at each line in turn, until one completes."""
-    step = 0
-    while killed_at(step, write):
-        yield step
-        step += 1
-    assert step > 20, "the writer was watched"
-
-
-def parts(content: bytes) -> Iterator[bytes]:
-    """The content in chunks, so that a writer can be killed between them."""
-    for start in range(0, len(content), 9000):
-        yield content[start : start + 9000]
+def run_killed_writers(check: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "tests.killed_writers", check, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    found = set()
-    file.write_bytes(OLD)
-    for _ in kills(lambda: write_file(file, parts(NEW))):
-        found.add(file.read_bytes())
-        if file.read_bytes() == NEW:
-            file.write_bytes(OLD)
-    assert found == {OLD, NEW} and file.read_bytes() == NEW
-    assert names(tmp_path) == {"file"}, "what the killed ones left went with the next write"
+    run_killed_writers("check_file", tmp_path)
 
 
 def left_behind(file: Path) -> Path:
@@ -190,23 +152,7 @@ def test_caches_remove_partial_files(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_leaves_a_consistent_pair(tmp_path: Path) -> None:
-    """The first file names the second one, whose content identifies its writer."""
-    first, second = tmp_path / "model.txt", tmp_path / "model.bin"
-
-    def write(content: bytes) -> None:
-        naming = lambda name: [name.encode() + b" has " + content[:20]]  # noqa: E731
-        write_pair(first, naming, second, lambda: parts(content))
-
-    write(OLD)
-    seen = set()
-    for _ in kills(lambda: write(NEW)):
-        name, begin = first.read_bytes().split(b" has ")
-        content = (tmp_path / name.decode()).read_bytes()
-        assert content in (OLD, NEW) and content[:20] == begin
-        seen.add(content)
-    assert seen == {OLD, NEW}
-    write(NEW)
-    assert first.read_bytes() == b"model.bin has " + NEW[:20] and second.read_bytes() == NEW
+    run_killed_writers("check_pair", tmp_path)
 
 
 def test_a_failure_leaves_all_of_several_files_unchanged(tmp_path: Path) -> None:

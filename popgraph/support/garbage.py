@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,9 +27,12 @@ def while_importing() -> Iterator[None]:
 
     Modules and classes live until exit: the first scan of their 170,000 objects takes 0.05 s and
     finds nothing. Use it for imports only, as garbage would stay until the next full collection.
+    Nothing moves if nothing was imported: counting two million frozen objects takes 0.1 s.
     """
     with without_collection():
+        before = len(sys.modules)
         yield
-        if gc.get_freeze_count() == 0:  # Somebody else's frozen objects would thaw, too.
+        # Somebody else's frozen objects would thaw, too.
+        if len(sys.modules) > before and gc.get_freeze_count() == 0:
             gc.freeze()
             gc.unfreeze()

@@ -13,7 +13,7 @@ import pytest
 import popgraph
 from popgraph.backends.c.build import objects, toolchain
 from popgraph.backends.c.build.objects import Objects
-from popgraph.backends.c.print.unit import Kernel, kernel_unit
+from popgraph.backends.c.print.unit import SHORT_TEXT, Kernel, Unit, kernel_unit, merge_short
 from popgraph.support import cache_files
 
 
@@ -103,6 +103,21 @@ def test_equal_kernels_are_one_function() -> None:
     text = "void kernel_k(void) {}\n"
     twice = [Kernel(name, "kernel_k", text, "void kernel_k(void)", "") for name in ("a", "b")]
     assert kernel_unit(twice).text.count("void kernel_k") == 1
+
+
+@pytest.mark.parametrize("length, count", [(0, 1), (SHORT_TEXT, 2)])
+def test_a_program_and_its_short_kernels_are_one_unit(length: int, count: int) -> None:
+    text = f"void kernel_k(void) {{}}\n/* {'.' * length} */\n"
+    unit = kernel_unit([Kernel("k", "kernel_k", text, "void kernel_k(void)", "")])
+    program = Unit("void main_run(void) {}\n")
+    merged = merge_short([program, unit])
+    assert len(merged) == count
+    assert sum("main_run" in one.text for one in merged) == 1
+    (kernel,) = (one for one in merged if one.kernels)
+    line = kernel.text.splitlines().index("POPGRAPH_WEAK void kernel_k(void) {}") + 1
+    found = kernel.kernel_at(line)
+    assert found and found.name == "k"
+    assert merge_short([program]) == [program] and merge_short([unit, unit]) == [unit, unit]
 
 
 def test_some_builds_trim_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def test_unused_shared_arrays_are_freed() -> None:
     assert shared.share("key", array) is array
     assert shared.share("key", np.ones(4)) is array and shared.get("key") is array
     del array
-    gc.collect()
+    gc.collect(0)
     assert shared.get("key") is None
 
 

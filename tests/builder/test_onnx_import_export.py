@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -22,11 +21,10 @@ LIGHT = sorted(Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx")
 
 
 @pytest.fixture(scope="module")
-def cases() -> Iterator[list[TestCase]]:
+def cases() -> list[TestCase]:
     found = list(node_cases())
-    gc.freeze()  # Two million live objects: each search for garbage would walk them.
-    yield found
-    gc.unfreeze()
+    gc.freeze()  # Two million objects live until the end: each search for garbage would walk them.
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,11 @@ GRAMMAR.grammar = Short(GRAMMAR.grammar)  # type: ignore[assignment]
 
 
 def texts_of(start: str, words: dict[str, str]) -> SearchStrategy[str]:
-    """Texts of a rule; tokens are separated by spaces."""
+    """Texts of a rule; tokens are separated by spaces. The grammar is read at the first example."""
+    return st.deferred(lambda: _texts_of(start, words))
+
+
+def _texts_of(start: str, words: dict[str, str]) -> SearchStrategy[str]:
     terminals, _, _ = GRAMMAR.grammar.compile([start], ())
     explicit = {}
     for terminal in terminals:

@@ -289,10 +289,18 @@ import gc
 from popgraph.support.garbage import while_importing
 
 with while_importing():
+    import colorsys
+
     built = [[] for _ in range(1000)]  # More than the collector lets pass without a search.
 assert gc.isenabled()
 old = {id(one) for one in gc.get_objects(generation=2)}
-assert {id(built), *map(id, built)} <= old
+assert {id(colorsys), id(built), *map(id, built)} <= old
+
+with while_importing():
+    import colorsys
+
+    built = [[] for _ in range(100)]
+assert not {id(built), *map(id, built)} & {id(one) for one in gc.get_objects(generation=2)}
 """
 
 

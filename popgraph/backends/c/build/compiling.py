@@ -24,7 +24,7 @@ from popgraph.backends.c.build.toolchain import (
     unit_flags,
 )
 from popgraph.backends.c.cache.folder import give_up, readable_caches
-from popgraph.backends.c.print.unit import HERE, Unit
+from popgraph.backends.c.print.unit import HERE, Unit, merge_short
 from popgraph.support.cache_files import digest, is_sealed, write_sealed
 from popgraph.support.errors import BackendError
 from popgraph.support.progress import report, reporting
@@ -70,11 +70,13 @@ def _build(
     """
     Compiles the units on all cores, links them, and stores the result.
 
-    Kernels that other programs share are taken from the object cache. OSError if a disk is full.
+    Kernels that other programs share are taken from the object cache, except short ones, which
+    compile faster than a unit of their own. OSError if a disk is full.
     """
     make_private(place)
     kept = Objects(readable_caches(), digest(build_key(), *more, compiler.identity))
-    missing, known = kept.lacking(units)
+    separate, known = kept.lacking(units)
+    missing = merge_short(separate)
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
         flags = [*found.flags, *FLAGS, *more, f"-I{HERE}"]
@@ -87,7 +89,8 @@ def _build(
             if not result.good:
                 _check_room(result.reason, target)
                 raise _refused(compiler, missing[number], result.reason)
-            kept.keep(missing[number], target)
+            if missing is separate:
+                kept.keep(missing[number], target)
             return target
 
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
