@@ -335,7 +335,10 @@ def test_targets_follow_the_compilers_macros(macros: str, wanted: tuple[int, int
 @pytest.mark.parametrize(
     ("macros", "words"),
     [
-        ("#define __SSE2__ 1\n#define __AVX2__ 1\n", ("u8i8_i16", "u8i7", "i8u7", "i16", "i8i8_127")),
+        (
+            "#define __SSE2__ 1\n#define __AVX2__ 1\n",
+            ("u8i8_i16", "u8i7", "i8u7", "i16", "i8i8_127"),
+        ),
         ("#define __AVX512F__ 1\n#define __AVX512VNNI__ 1\n", ("u8i8", "i8u8", "i16")),
         ("#define __AVX2__ 1\n#define __AVXVNNI__ 1\n", ("u8i8", "i8u8", "i16")),
         (
