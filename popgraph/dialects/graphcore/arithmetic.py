@@ -61,6 +61,21 @@ class ExpOp(Unary):
 
 
 @operation
+class ExpNonpositiveOp(Unary):
+    """e^x of x <= 0, with the bits of `exp` in fewer instructions; unspecified for x > 40."""
+
+    name = "graphcore.exp_nonpositive"
+    SCALAR: ClassVar[str] = "exp_nonpositive"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.exp, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MulOp(dy, self.result),)
+
+
+@operation
 class LogOp(Unary):
     """The natural logarithm. ONNX Log."""
 

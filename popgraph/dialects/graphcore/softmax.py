@@ -7,7 +7,14 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import ExpOp, LogOp, MulOp, NegOp, SubOp, WhereOp
+from popgraph.dialects.graphcore.arithmetic import (
+    ExpNonpositiveOp,
+    LogOp,
+    MulOp,
+    NegOp,
+    SubOp,
+    WhereOp,
+)
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -68,7 +75,7 @@ class SoftmaxOp(_Normalised):
     def expand(self) -> tuple[Operand, ...]:
         if 0 in shape_of(self.x):
             return (self.x,)
-        exponentials = ExpOp(self.shifted())
+        exponentials = ExpNonpositiveOp(self.shifted())
         # One division a row: the total is at least 1, so its reciprocal is a normal number.
         return (MulOp(exponentials, ReciprocalOp(self.total(exponentials))),)
 
@@ -94,7 +101,7 @@ class LogSoftmaxOp(_Normalised):
         if 0 in shape_of(self.x):
             return (self.x,)
         shifted = self.shifted()
-        return (SubOp(shifted, LogOp(self.total(ExpOp(shifted)))),)
+        return (SubOp(shifted, LogOp(self.total(ExpNonpositiveOp(shifted)))),)
 
 
 def times(value: Operand, slope: Operand) -> Operand:
@@ -182,9 +189,9 @@ class LogSoftmaxGradOp(_NormalisedGrad):
     def gradient(self, slope: SSAValue) -> tuple[Operand | None, ...]:
         # Linear in the slope, without a comparison of it, for derivatives by the slope. A row of
         # only -inf, whose result is NaN, counts as 0.
-        e = ExpOp(self.y)
+        e = ExpNonpositiveOp(self.y)
         mixed = MulOp(WhereOp(IsNanOp(e), scalar(0, e), e), slope)
         return (NegOp(MulOp(mixed, self.total(self.dy))), SubOp(slope, self.total(mixed)))
 
     def expand(self) -> tuple[Operand, ...]:
-        return (SubOp(self.dy, times(ExpOp(self.y), self.total(self.dy))),)
+        return (SubOp(self.dy, times(ExpNonpositiveOp(self.y), self.total(self.dy))),)

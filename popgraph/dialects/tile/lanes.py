@@ -135,6 +135,11 @@ class ConvertOp(IRDLOperation):
             raise VerifyException("a conversion must keep the number of lanes")
 
 
+def _verify_floats(op: Operation, type_: Attribute) -> None:
+    if not isinstance(type_.element_type if isinstance(type_, VectorType) else type_, AnyFloat):
+        raise VerifyException(f"{op.name} requires floats, not {type_}")
+
+
 @irdl_op_definition
 class RemainderOp(IRDLOperation):
     """lhs - trunc(lhs / rhs) * rhs of floats, exact: C's fmod; on vectors, lane by lane."""
@@ -151,9 +156,25 @@ class RemainderOp(IRDLOperation):
         super().__init__(operands=[lhs, rhs], result_types=[SSAValue.get(lhs).type])
 
     def verify_(self) -> None:
-        type_ = self.result.type
-        if not isinstance(type_.element_type if isinstance(type_, VectorType) else type_, AnyFloat):
-            raise VerifyException(f"a remainder requires floats, not {type_}")
+        _verify_floats(self, self.result.type)
+
+
+@irdl_op_definition
+class ExpNonpositiveOp(IRDLOperation):
+    """e^x of x <= 0: the bits of `math.exp` where x <= 40, unspecified above; on vectors, too."""
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    name = "tile.exp_nonpositive"
+    operand = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$operand attr-dict `:` type($result)"
+
+    def __init__(self, operand: SSAValue | Operation) -> None:
+        super().__init__(operands=[operand], result_types=[SSAValue.get(operand).type])
+
+    def verify_(self) -> None:
+        _verify_floats(self, self.result.type)
 
 
 @irdl_op_definition

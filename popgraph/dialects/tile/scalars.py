@@ -31,6 +31,7 @@ from popgraph.dialects.tile.lanes import (
     CompareOp,
     ConvertOp,
     DotOp,
+    ExpNonpositiveOp,
     PickOp,
     RemainderOp,
     SelectOp,
@@ -163,6 +164,7 @@ RECORDS: Sequence[Scalar] = (
     # Functions of floats
     _function("sqrt", math.SqrtOp, np.sqrt),
     _function("exp", math.ExpOp, np.exp, ulps=Ulps(0.51, 1, 1.5)),
+    _function("exp_nonpositive", ExpNonpositiveOp, np.exp, ulps=Ulps(0.51, 1, 1.5)),
     _function("expm1", math.ExpM1Op, np.expm1, ulps=Ulps(0.51, 0.51, 2)),
     _function("log", math.LogOp, np.log, ulps=Ulps(0.51, 1, 1)),
     _function("log1p", math.Log1pOp, np.log1p, ulps=Ulps(0.51, 1, 1)),

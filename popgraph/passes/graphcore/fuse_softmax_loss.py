@@ -12,7 +12,7 @@ from popgraph.dialects.graphcore import (
     AndOp,
     CastOp,
     CompareOp,
-    ExpOp,
+    ExpNonpositiveOp,
     LogSoftmaxGradOp,
     MulOp,
     NllLossGradOp,
@@ -56,7 +56,7 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
         if loss is None or integer(op.axis) != len(shape_of(op.y)) - 1 or loss.is_log != is_log:
             return None
         held = loss.probabilities
-        probabilities: Operand = ExpOp(held) if is_log else held
+        probabilities: Operand = ExpNonpositiveOp(held) if is_log else held
         hot = CastOp(loss.chosen(), to=tensor_of(op.y).element_type)
         gradient = MulOp(SubOp(probabilities, hot), self._share(loss))
         return gradient if held is op.y else ReshapeOp(gradient, shape=shape_of(op.y))

@@ -11,10 +11,11 @@
  * place from the correctly rounded result. NaN stays NaN; infinities and subnormals come out right.
  */
 
-/* e^r for |r| < ln 2 / 2, of a number or a vector. */
-#define POPGRAPH_EXP_PART(r) \
-    ((((((1.38144672e-3f * (r) + 8.36878084e-3f) * (r) + 4.16683927e-2f) * (r) + 1.66665196e-1f) \
-       * (r) + 4.99999940e-1f) * (r) + 1.0f) * (r) + 1.0f)
+/* s e^r for |r| < ln 2 / 2 and s a power of two, of a number or a vector. */
+#define POPGRAPH_EXP_TIMES(s, r) \
+    (((((((s) * 1.38144672e-3f * (r) + (s) * 8.36878084e-3f) * (r) + (s) * 4.16683927e-2f) * (r) \
+        + (s) * 1.66665196e-1f) * (r) + (s) * 4.99999940e-1f) * (r) + (s)) * (r) + (s))
+#define POPGRAPH_EXP_PART(r) POPGRAPH_EXP_TIMES(1.0f, r)
 
 POPGRAPH_INLINE f32 popgraph_expf_part(f32 r) { return POPGRAPH_EXP_PART(r); }
 
@@ -62,6 +63,18 @@ POPGRAPH_INLINE popgraph_f32x16 popgraph_exp_on_16(popgraph_f32x16 x) {
 #else
 #define POPGRAPH_EXP_F32_16 POPGRAPH_EXP
 #endif
+
+/*
+ * The same bits for x <= 40, half of the range of powers: 2^(n + 64) is normal down to the least
+ * result, and the factors of the polynomial hold 2^-64. 14 instructions of AVX2 instead of 21.
+ */
+#define POPGRAPH_EXP_NONPOSITIVE_F32(V, e, lanes, M, greater, x) __extension__ ({ \
+    const V limited = greater(V, M, (V){0} - 104.0f, x); \
+    const V whole = limited * 1.44269504f + 12583103.0f, n = whole - 12583103.0f; \
+    const V r = (limited - n * 0.693145751953125f) - n * 1.42860682e-6f; \
+    POPGRAPH_EXP_TIMES(0x1p-64f, r) * (V)((M)whole << 23); \
+})
+#define POPGRAPH_EXP_NONPOSITIVE_F64(V, e, n, M, greater, x) POPGRAPH_EXP(V, e, n, popgraph_exp, x)
 
 /* e^x where nobody wants to know how small it is below x = -20, and x is not above 0. */
 POPGRAPH_INLINE f32 popgraph_expf_below_zero(f32 x) {

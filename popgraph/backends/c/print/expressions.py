@@ -95,6 +95,7 @@ def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
         "less": _of_registers("LESS", found, count),
         "fma": _of_registers("FMA", found, count),
         "exp": "POPGRAPH_EXP_F32_16" if (found.name, count) == ("f32", 16) else "POPGRAPH_EXP",
+        "exp_nonpositive": f"POPGRAPH_EXP_NONPOSITIVE_{found.name.upper()}",
     }
 
 

@@ -100,6 +100,9 @@ FLOAT: Mapping[str, Row] = {
     "math.ceil": _function("ceil"),
     "math.floor": _function("floor"),
     "math.exp": Row("popgraph_exp{f}({a})", "{exp}({T}, {E}, {n}, popgraph_exp{f}, {a})"),
+    "tile.exp_nonpositive": Row(
+        "popgraph_exp{f}({a})", "{exp_nonpositive}({T}, {E}, {n}, {M}, {greater}, {a})"
+    ),
     "math.fma": Row(
         "popgraph_fma{f}({a}, {b}, {c})",
         "{fma}({T}, {E}, {n}, popgraph_fma{f}, {a}, {b}, {c})",

@@ -15,6 +15,7 @@ from popgraph.dialects.graphcore import (
     BroadcastOp,
     ConcatOp,
     DivOp,
+    ExpNonpositiveOp,
     ExpOp,
     MaxOp,
     MulOp,
@@ -126,7 +127,7 @@ class MultiplyPower(ByLaw):
         match maker:
             case MulOp() if maker.lhs is maker.rhs:
                 return []
-            case AbsOp() | ExpOp() | SigmoidOp():
+            case AbsOp() | ExpOp() | ExpNonpositiveOp() | SigmoidOp():
                 return []
             case MaxOp() if any(map(self._is_positive, maker.operands)):
                 return []

@@ -15,6 +15,7 @@ from popgraph.support import dtypes
 
 SAME: dict[type[Elementwise], str] = {
     graphcore.ExpOp: "Exp",
+    graphcore.ExpNonpositiveOp: "Exp",
     graphcore.LogOp: "Log",
     graphcore.AddOp: "Add",
     graphcore.SubOp: "Sub",

