@@ -155,20 +155,19 @@ class _PatternsByRoot(RewritePattern):
         self.of_class: dict[type[Operation], list[list[AnyRule[Any]]]] = {}
         self.applied: Counter[str] = Counter()
         """The number of rewrites of each rule."""
-
-    @property
-    def exhausted(self) -> bool:
-        return self.applied.total() >= self.limit
+        self.left = limit
+        """The number of rewrites that are still allowed."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if is_trivially_dead(op):  # not counted: erasing always terminates
             rewriter.erase(op)
             return
-        if self.exhausted:
+        if not self.left:
             return
         for rules in self._about(type(op)):
             rule = _first_of(rules, op, rewriter)
             if rule is not None:
+                self.left -= 1
                 self.applied[type(rule).__name__] += 1
                 FIRED[type(rule).__name__] += 1
                 return
@@ -204,7 +203,7 @@ def apply_rules(module: ModuleOp, rules: Sequence[AnyRule[Any]]) -> None:
     """
     by_root = _PatternsByRoot(rules, ALWAYS + REWRITES * sum(1 for _ in module.walk()))
     PatternRewriteWalker(by_root, walk_reverse=False).rewrite_module(module)
-    if by_root.exhausted:
+    if not by_root.left:
         raise PassError(
             f"rewriting does not terminate: rules still match after {by_root.limit:,} rewrites; "
             f"applied: {_listed(by_root.applied)}",
