@@ -2,7 +2,8 @@
 Measures the first answer, or the first training step, of networks of the zoo with an empty cache.
 
 Prints the seconds by phase: wall-clock time, and processor time here and in the C compiler. Each
-case runs in a process of its own.
+case runs in two processes of its own: the first one writes Python's bytecode, as an installation
+does.
 
     python benchmarks/cold.py                               MobileNetV2, ResNet-50 and UNet
     python benchmarks/cold.py resnet18 --inference --quick  the quick program of an answer
@@ -121,18 +122,27 @@ def main() -> None:
     print(f"{'network':15}{'phase':12}{'wall':>8}{'own CPU':>10}{'compiler CPU':>14}")
     for name in given.networks:
         others = [one for one in sys.argv[1:] if one not in given.networks]
-        with tempfile.TemporaryDirectory() as cache:
-            done = subprocess.run(
-                [sys.executable, __file__, name, *others, "--child"],
-                env={**os.environ, "POPGRAPH_CACHE_DIR": cache},
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
-        found = json.loads(done.stdout.splitlines()[-1])
+        with tempfile.TemporaryDirectory() as bytecode:
+            _, found = (_measured([name, *others], bytecode) for _ in range(2))
         for phase in PHASES:
             _print_row(name, phase, found[phase])
         _print_row(name, "total", reduce(added, found.values()))
+
+
+def _measured(arguments: Sequence[str], bytecode: str) -> dict[str, Spent]:
+    """The cost of each phase in another process with an empty cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        folders = {"POPGRAPH_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": bytecode}
+        done = subprocess.run(
+            [sys.executable, __file__, *arguments, "--child"],
+            # Python reads an empty variable as an absent one.
+            env={**os.environ, **folders, "PYTHONDONTWRITEBYTECODE": ""},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    found: dict[str, Spent] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def _print_row(name: str, phase: str, cost: Spent) -> None:

@@ -163,7 +163,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "onnx": "base options replication analysis graphcore properties",
         "proofs": "graphcore structured",
         "pipeline": "base goals options order outside onnx graphcore structured loops program",
-        "goals": "options graphcore structured",
+        "goals": "options graphcore structured loops",
     },
     "passes/graphcore": {
         "fold_constants": "",

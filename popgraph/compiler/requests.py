@@ -390,8 +390,8 @@ class BuildRequest:
     def _build(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
         with without_collection():
             reported, backend = len(self.compilation.notices), self._backend
-            changed = options.passes or options.disabled or options.optimize != SPEED
-            own = key is not None and not changed
+            is_usual = options.optimize == SPEED and not options.soon
+            own = key is not None and is_usual and not (options.passes or options.disabled)
             self.compilation.kernels = known = backend.known_kernels() if own else None
             try:
                 self.lower(options)

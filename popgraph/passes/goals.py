@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from popgraph.passes.graphcore.contract_in_floats import ContractInFloats
+from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.options import SIZE, SPEED, Options
 from popgraph.passes.structured.fusion.fuse_attention import FuseAttention
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.layout.assign_halos import AssignHalos
 from popgraph.passes.structured.parallel.alternate_chunks import AlternateChunks
-from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
+from popgraph.support.machine import Machine
+from popgraph.support.tuning import Tuning
 
 LONG = frozenset(step.name for step in (UseWinograd, FuseAttention, FuseChannels, AlternateChunks))
 """
@@ -24,15 +26,12 @@ random streams and the rounding of quantized sums.
 
 def quick(options: Options) -> Options:
     """
-    The same options, for a program with the same meaning and short C: no loop is unrolled.
+    The same options, for a program with the same meaning and short C.
 
     Schedules of the user and measured ones apply to the tuned program only. In portable programs,
     results have the same bits.
     """
-    left_out = {AssignHalos.name, ScheduleContractions.name, *LONG}
-    if options.is_portable:  # Transforms change bits.
-        left_out.remove(UseWinograd.name)
-    return _plain(replace(options, disabled=options.disabled | left_out))
+    return replace(options, soon=True)
 
 
 def aimed(options: Options) -> Options:
@@ -41,7 +40,11 @@ def aimed(options: Options) -> Options:
 
     For "size", kernels are plain loops over scalars: vectors add loops for the last elements, and
     microcontrollers have none.
+
+    With `Options.soon`, only contractions with many products get register tiles, small ones.
     """
+    if options.soon:
+        options = _hurried(options)
     if options.optimize == SPEED:
         return options
     # Integers stay integers: as floats, weights of 8 bits would take four times the memory.
@@ -53,11 +56,28 @@ def aimed(options: Options) -> Options:
         # Channels last in all images: sums run along one or two loops, and layers are alike.
         tuning = replace(tuning, least_channels=1)
     else:
-        registers = min(tuning.small_tile_registers, machine.registers)
-        machine = machine.with_vectors(machine.vector_bytes, registers)
+        machine = _with_small_tiles(machine, tuning)
     # Chunks of sums take loops of their own; contractions have these chunks, too.
     tuning = replace(tuning, partial_sums=tuning.chain_terms, most_halo_boxes=0)
     return replace(made, machine=machine, tuning=tuning)
+
+
+def _hurried(options: Options) -> Options:
+    """The options of quick programs."""
+    left_out = {AssignHalos.name, PrefetchPanels.name, *LONG}
+    if options.is_portable:  # Transforms change bits.
+        left_out.remove(UseWinograd.name)
+    made = _plain(replace(options, disabled=options.disabled | left_out))
+    tuning = made.tuning
+    tuning = replace(tuning, least_products=tuning.quick_products, most_vectors=1)
+    machine = _with_small_tiles(options.target.machine, tuning)
+    return replace(made, machine=machine, tuning=tuning)
+
+
+def _with_small_tiles(machine: Machine, tuning: Tuning) -> Machine:
+    """The machine with as many registers as small register tiles use."""
+    registers = min(tuning.small_tile_registers, machine.registers)
+    return machine.with_vectors(machine.vector_bytes, registers)
 
 
 def _plain(options: Options) -> Options:

@@ -69,6 +69,8 @@ class Options:
     optimize: str = SPEED
     """The goal: "speed"; "size", plain loops that layers share, for microcontrollers; "balanced",
     small register tiles that layers share."""
+    soon: bool = False
+    """Whether a short compile time matters more than speed: the goal of quick programs."""
     winograd: bool = True
     """Whether 3x3 convolutions may use fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()

@@ -251,6 +251,14 @@ class Tuning:
     They take 128 cycles of AVX-512, the overhead of five register tiles.
     Felt by inference/mtcnn_onet (zen4 x2): halved 1.00/1.00, doubled 1.00/1.00.
     """
+    quick_products: int = 16_000_000
+    """
+    Multiplications from which a contraction of a quick program is scheduled.
+
+    A scheduled kernel takes 17 ms of CPU more in passes and GCC. Plain loops take 3 ms for 16
+    million products (Zen 5), and several layers share a kernel.
+    Unfelt by the benchmarks: their programs are tuned.
+    """
     small_tile_registers: int = 10
     """
     Registers of the register tiles of a small program.

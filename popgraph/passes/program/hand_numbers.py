@@ -54,7 +54,7 @@ class HandNumbers(Pass):
     least: int = 100
     """Operations of a kernel, at least: a smaller one compiles fast, and may run briefly."""
     smallest: bool = False
-    """Whether the size of the code matters, not the time to compile it."""
+    """Whether kernels of the program share code, not kernels of this program and others."""
     parameter: int = 1
     """
     Operations of a kernel whose code is as long as passing a parameter.
@@ -64,7 +64,7 @@ class HandNumbers(Pass):
 
     @classmethod
     def of(cls, options: Options) -> HandNumbers:
-        return cls(smallest=options.optimize != SPEED)
+        return cls(smallest=options.soon or options.optimize != SPEED)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.smallest:

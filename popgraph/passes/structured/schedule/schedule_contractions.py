@@ -49,7 +49,8 @@ class ScheduleContractions(Pass):
 
     `schedules` are the user's overrides, `measured` come from measurements (see `Overrides`). Their
     texts number the loops as `settle-loops` leaves them. With `memory_first` (recomputation), an
-    operand is packed again rather than kept for a distant contraction.
+    operand is packed again rather than kept for a distant contraction. With `soon`, the cost of a
+    schedule includes packing constants that a run uses a few times: the first answer waits for it.
     """
 
     name = "schedule-contractions"
@@ -61,11 +62,13 @@ class ScheduleContractions(Pass):
     measured: tuple[str, ...] = ()
     memory_first: bool = False
     plain: bool = False
+    soon: bool = False
 
     @classmethod
     def of(cls, options: Options) -> ScheduleContractions:
         first, plain = bool(options.recompute), options.optimize == SIZE
-        return cls(options.target, options.schedules, options.measured or (), first, plain)
+        given = options.target, options.schedules, options.measured or ()
+        return cls(*given, first, plain, options.soon)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.plain:
@@ -86,7 +89,8 @@ class ScheduleContractions(Pass):
         )
 
         def decide(op: tile.ReduceOp, fixed: tuple[bool, bool]) -> Candidate | None:
-            return self._decided(op, fixed, overrides, possible, chosen)
+            counted = self._counted(op, fixed) if self.soon else fixed
+            return self._decided(op, counted, overrides, possible, chosen)
 
         near = self.target.tuning.near_contractions if self.memory_first else None
         _schedule(module, decide, near)
@@ -94,6 +98,15 @@ class ScheduleContractions(Pass):
         for op in module.walk() if ending else ():
             set_running(op, {})
         overrides.check(winograd=False)
+
+    def _counted(self, op: tile.ReduceOp, fixed: tuple[bool, bool]) -> tuple[bool, bool]:
+        """The operands that are packed at no cost: constants with many uses in a run."""
+        products, least = prod(op.sizes), self.target.tuning.amortized_elements
+        lhs, rhs = (
+            known and products >= least * prod(tensor(value).get_shape())
+            for known, value in zip(fixed, (op.lhs, op.rhs), strict=True)
+        )
+        return lhs, rhs
 
     def _decided(
         self,
