@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from xdsl.dialects import func
+from xdsl.dialects import func, vector
 from xdsl.dialects.builtin import (
     IndexType,
     MemRefType,
@@ -24,6 +24,9 @@ from popgraph.support.tuning import Target
 
 NAMED_OPERATIONS = 3
 """The number of operations in the name of a kernel."""
+
+NAMED = (vector.FMAOp, tile.ExpNonpositiveOp, *MESSAGES)
+"""The operations that the name of a kernel may contain, beside arithmetic and functions."""
 
 STRUCTURED = {
     *(tile.MapOp, tile.ReduceOp, tile.PackOp),
@@ -131,8 +134,8 @@ def _operations(block: Block) -> Iterator[Operation]:
 def _word(kind: type[Operation]) -> str:
     """The word for operations of a class in a kernel's name; empty if there is none."""
     dialect, _, word = kind.name.partition(".")
-    computes = (dialect in ("arith", "math") and word != "constant") or kind.name == "vector.fma"
-    return word if computes or issubclass(kind, MESSAGES) else ""
+    computes = dialect in ("arith", "math") and word != "constant"
+    return word if computes or issubclass(kind, NAMED) else ""
 
 
 def _is_data(value: SSAValue) -> bool:
