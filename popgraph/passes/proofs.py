@@ -61,7 +61,7 @@ RULES: dict[str, tuple[type[AnyRule[Any]], ...]] = {
 REWRITES: dict[str, tuple[Rewrite, ...]] = {
     "fold-constants": (fold_constants.FOLD,),
     "fuse-elementwise": fuse_elementwise.REWRITES,
-    "merge-maps": (merge_maps.MERGE,),
+    "merge-maps": (merge_maps.MERGE, merge_maps.MERGE_EXTREMES),
     "fuse-epilogue": (*fuse_epilogue.REWRITES, PERMUTE_RESULTS, DROP_ROUNDING),
     "fuse-rows": (fuse_rows.FUSE,),
     "fuse-attention": (fuse_attention.FUSE,),

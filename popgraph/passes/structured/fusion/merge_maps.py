@@ -1,17 +1,20 @@
-"""Merging of maps over the same elements into one that has several results."""
+"""Merging of operations over the same elements into one that has several results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import UpdateOp, graphs_of
 from popgraph.dialects.tile.affine import reads_whole
+from popgraph.dialects.tile.structured.combiners import combiners_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import located
 from popgraph.passes.base import Compilation, Pass
@@ -34,6 +37,13 @@ MERGE = Rewrite(
     Proof(construction="g gets the element of y that its index map, the identity, reads"),
 )
 
+EXTREMES = frozenset({arith.MinimumfOp, arith.MaximumfOp})
+MERGE_EXTREMES = Rewrite(
+    "merge extremes",
+    "a = min x; b = max x  ->  a, b = reduce { min x, max x }",
+    Proof(construction="each accumulator takes the same numbers as before"),
+)
+
 
 @dataclass(frozen=True)
 class MergeMaps(Pass):
@@ -43,7 +53,8 @@ class MergeMaps(Pass):
     y = map f(x); z = map g(y, e)  ->  y, z = map { f(x), g(f(x), e) }
 
     The state of an optimizer and its weight are then updated in one pass over memory: Adam reads
-    and writes seven tensors instead of ten.
+    and writes seven tensors instead of ten. Both extremes of a tensor, from which
+    DynamicQuantizeLinear computes its scale, are found in one pass, too.
     """
 
     name = "merge-maps"
@@ -63,6 +74,7 @@ class MergeMaps(Pass):
                 while reader is not None:
                     found = next(self._mergeable(reader), None)
                     reader = None if found is None else merge(found, reader)
+            _merge_extremes(graph.block)
 
     def _mergeable(self, reader: tile.MapOp) -> Iterator[tile.MapOp]:
         """Producers of the operands that may be merged with their reader."""
@@ -139,3 +151,83 @@ def _merged(producer: tile.MapOp, reader: tile.MapOp) -> MappedOperands:
     body.add_op(tile.YieldOp(*held.operands, *results))
     held.erase()
     return without_repeats(MappedOperands(reader.sizes, values, maps, body))
+
+
+def _merge_extremes(block: Block) -> None:
+    """Merges reductions of the same tensor to its minimum and its maximum."""
+    seen = dict[tuple[object, ...], tile.ReduceOp]()
+    for op in list(block.ops):
+        if isinstance(op, tile.ReduceOp) and _finds_extremes(op):
+            key = *op.inputs, *op.input_maps, op.sizes
+            earlier = seen.get(key)
+            is_ready = earlier is not None and _is_ready(op, earlier)
+            seen[key] = merge_reductions(earlier, op) if earlier and is_ready else op
+
+
+def _finds_extremes(op: tile.ReduceOp) -> bool:
+    """Whether a reduction finds extremes of whole tensors. They do not depend on their order."""
+    combiners = combiners_of(op.body.block, len(op.inputs))
+    return op.parallel_rank == 0 and EXTREMES.issuperset(combiners)
+
+
+def _is_ready(op: tile.ReduceOp, earlier: tile.ReduceOp) -> bool:
+    """Whether a reduction can be computed together with an earlier one."""
+    return all(
+        value.owner is earlier
+        or not isinstance(value.owner, Operation)
+        or value.owner.is_before_in_block(earlier)
+        for value in op.epilogue_inputs
+    )
+
+
+def merge_reductions(earlier: tile.ReduceOp, op: tile.ReduceOp) -> tile.ReduceOp:
+    """Replaces two reductions of the same tensors by one, at the position of the earlier one."""
+    MERGE_EXTREMES.fires()
+    count, both = len(op.inputs), (earlier, op)
+    totals = [argument.type for one in both for argument in one.body.block.args[count:]]
+    body = Block(arg_types=[*map(element, op.inputs), *totals])
+    ends = count + len(earlier.initial)
+    found = moved(body, earlier.body.block, body.args[:ends])
+    found += moved(body, op.body.block, (*body.args[:count], *body.args[ends:]))
+    body.add_op(tile.YieldOp(*found))
+
+    read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
+    others = [one for one in read if one[0].owner is not earlier]
+    values = *earlier.epilogue_inputs, *(value for value, _ in others)
+    maps = *earlier.epilogue_input_maps, *(map_ for _, map_ in others)
+    end = Block(arg_types=[*totals, *map(element, values)])
+    arguments = iter(end.args)
+    first, second, own = (
+        list(islice(arguments, len(one)))
+        for one in (earlier.initial, op.initial, earlier.epilogue_inputs)
+    )
+    made = moved(end, earlier.epilogue.block, (*first, *own))
+    held = tile.YieldOp(*made)
+    made_of = dict[SSAValue, SSAValue](zip(earlier.outputs, made, strict=True))
+    read_by_op = [made_of.get(value) or next(arguments) for value in op.epilogue_inputs]
+    late = moved(end, op.epilogue.block, (*second, *read_by_op))
+    end.add_op(tile.YieldOp(*held.operands, *late))
+    held.erase()
+
+    results = *earlier.outputs, *op.outputs
+    new = tile.ReduceOp(
+        op.inputs,
+        op.input_maps,
+        op.sizes,
+        0,
+        [*earlier.initial, *op.initial],
+        Region(body),
+        Region(end),
+        [element(value) for value in results],
+        values,
+        maps,
+    )
+    located(new, op, earlier)
+    Rewriter.insert_op(new, InsertPoint.before(earlier))
+    for old, result in zip(results, new.outputs, strict=True):
+        result.name_hint = old.name_hint
+        old.replace_uses_with_if(result, lambda use: use.operation is not op)
+    for one in (op, earlier):
+        one.detach()
+        one.erase()
+    return new
