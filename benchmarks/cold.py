@@ -52,7 +52,7 @@ def phases(name: str, train: bool, quick: bool, size: int, rows: int) -> dict[st
         compiled.append(spent(lambda: made.append(library(units, more))))
         return made[0]
 
-    build_program.__dict__["library"] = measured
+    vars(build_program)["library"] = measured  # `build_program` calls it by this name.
     again: list[Callable[[], object]] = []
     whole = spent(lambda: again.append(answer(name, train, quick, size, rows)))
     compiler, run = reduce(added, compiled), spent(again[0])

@@ -42,7 +42,7 @@ def killed_at(step: int, write: Callable[[], object]) -> bool:
 
 
 def kills(write: Callable[[], object]) -> Iterator[int]:
-    """Kills a writer at each line in turn, until one completes."""
+    """Kills a writer at its first line, the next one at its second line, until one completes."""
     step = 0
     while killed_at(step, write):
         yield step

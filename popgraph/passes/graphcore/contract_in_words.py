@@ -104,7 +104,7 @@ class SumInWords(Rule[AnyContraction]):
         is_row = products_of(op) == prod(shape_of(op.operands[1]))
         best = min(
             found,
-            key=lambda one: (is_row and -one[1].count, one[1].cost, one[0].is_moved),
+            key=lambda one: (-one[1].count if is_row else 0, one[1].cost, one[0].is_moved),
             default=None,
         )
         return None if best is None else self._contracted(op, *best)

@@ -17,6 +17,7 @@ MOST = IN_PAIRS.ranges[0][1]
 LOW, HIGH = (abs(end) // MOST for end in SHORTS)
 """The largest sums of the sizes of negative and of positive weights whose products fit 16 bits."""
 LIMITS = np.array([[HIGH], [LOW]], np.int16)
+"""The same, in the order of `_Lanes._sizes`."""
 SPAN = (SHORTS[1] - SHORTS[0]) // MOST
 """The largest sum of the sizes of weights whose products fit 16 bits, with an offset."""
 

@@ -54,7 +54,7 @@ class HandNumbers(Pass):
     least: int = 100
     """Operations of a kernel, at least: a smaller one compiles fast, and may run briefly."""
     smallest: bool = False
-    """Whether kernels of the program share code, not kernels of this program and others."""
+    """Whether kernels of one program share code; otherwise, kernels of several programs do."""
     parameter: int = 1
     """
     Operations of a kernel whose code is as long as passing a parameter.

@@ -210,7 +210,7 @@ class FusedOp(IRDLOperation):
             raise VerifyException("results along leading loops must be dense")
 
     def _stored(self, op: Member) -> Iterator[TensorType[Attribute]]:
-        """The types of results without those of local maps, whose memory may have a halo."""
+        """The types of all results except those of local maps: their memory may have a halo."""
         for value in op.results:
             type_ = value.type
             assert isinstance(type_, TensorType)

@@ -71,9 +71,9 @@ class FuseChannels(Pass):
                     found = pair_of(op, self.threads, self.target, ending)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
-                    elif image := _local_image(op, self.target, ending):
+                    elif local := _local_image(op, self.target, ending):
                         FUSE.fires()
-                        shared = _shared_loops(op, image)
+                        image, shared = local
                         join((image, op), op.sizes[:shared], [1] * shared)
 
 
@@ -257,8 +257,12 @@ def pair_of(
 
 def _local_image(
     op: tile.ReduceOp, target: Target, ending: Mapping[Operation, Ends]
-) -> tile.MapOp | None:
-    """The map that computes the image of a window along pixels, if each channel can be local."""
+) -> tuple[tile.MapOp, int] | None:
+    """
+    The map that computes the image of a window along pixels, if each channel can be local.
+
+    The second result is the number of leading loops that both share.
+    """
     schedule = op.schedule
     if schedule is None or not schedule.window_panels.data or schedule.n_inner.data:
         return None
@@ -282,7 +286,7 @@ def _local_image(
                 and local <= target.l2(target.tuning.channel_image_l2)
                 and all(loop < shared for one in (op, image) for loop in ending.get(one, {}))
             ):
-                return image
+                return image, shared
     return None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
@@ -118,39 +119,17 @@ def _is_stored(value: SSAValue) -> bool:
 def merge(producer: tile.MapOp, reader: tile.MapOp) -> tile.MapOp:
     """Replaces two maps by one, at the position of the reader."""
     MERGE.fires()
-    operands = _merged(producer, reader)
-    results = (*producer.outputs, *reader.outputs)
-    kinds = [element(value) for value in results]
+    values, maps, body = _joined(
+        producer,
+        _Body(producer.body.block, producer.inputs, producer.input_maps),
+        _Body(reader.body.block, reader.inputs, reader.input_maps),
+    )
+    operands = without_repeats(MappedOperands(reader.sizes, values, maps, body))
     assert operands.body is not None
+    kinds = [element(value) for value in (*producer.outputs, *reader.outputs)]
     new = tile.MapOp(operands.values, operands.maps, reader.sizes, Region(operands.body), kinds)
-    located(new, reader, producer)
-    Rewriter.insert_op(new, InsertPoint.before(reader))
-    for old, result in zip(results, new.outputs, strict=True):
-        result.name_hint = old.name_hint
-        old.replace_uses_with_if(result, lambda use: use.operation is not reader)
-    for op in (reader, producer):
-        op.detach()
-        op.erase()
+    _replace_both(producer, reader, new, InsertPoint.before(reader))
     return new
-
-
-def _merged(producer: tile.MapOp, reader: tile.MapOp) -> MappedOperands:
-    """The operands of both, and the body that yields the results of both."""
-    read = zip(reader.inputs, reader.input_maps, strict=True)
-    others = [one for one in read if one[0].owner is not producer]
-    values = (*producer.inputs, *(value for value, _ in others))
-    maps = (*producer.input_maps, *(map_ for _, map_ in others))
-    body = Block(arg_types=map(element, values))
-    own, fresh = body.args[: len(producer.inputs)], iter(body.args[len(producer.inputs) :])
-    made = moved(body, producer.body.block, own)
-    # A use of the results: `moved` erases a rounding that loses its last one.
-    held = tile.YieldOp(*made)
-    made_of = dict[SSAValue, SSAValue](zip(producer.outputs, made, strict=True))
-    arguments = [made_of.get(value) or next(fresh) for value in reader.inputs]
-    results = moved(body, reader.body.block, arguments)
-    body.add_op(tile.YieldOp(*held.operands, *results))
-    held.erase()
-    return without_repeats(MappedOperands(reader.sizes, values, maps, body))
 
 
 def _merge_extremes(block: Block) -> None:
@@ -184,32 +163,19 @@ def merge_reductions(earlier: tile.ReduceOp, op: tile.ReduceOp) -> tile.ReduceOp
     """Replaces two reductions of the same tensors by one, at the position of the earlier one."""
     MERGE_EXTREMES.fires()
     count, both = len(op.inputs), (earlier, op)
-    totals = [argument.type for one in both for argument in one.body.block.args[count:]]
-    body = Block(arg_types=[*map(element, op.inputs), *totals])
-    ends = count + len(earlier.initial)
+    totals = [[total.type for total in one.body.block.args[count:]] for one in both]
+    body = Block(arg_types=[*map(element, op.inputs), *totals[0], *totals[1]])
+    ends = count + len(totals[0])
     found = moved(body, earlier.body.block, body.args[:ends])
     found += moved(body, op.body.block, (*body.args[:count], *body.args[ends:]))
     body.add_op(tile.YieldOp(*found))
-
-    read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
-    others = [one for one in read if one[0].owner is not earlier]
-    values = *earlier.epilogue_inputs, *(value for value, _ in others)
-    maps = *earlier.epilogue_input_maps, *(map_ for _, map_ in others)
-    end = Block(arg_types=[*totals, *map(element, values)])
-    arguments = iter(end.args)
-    first, second, own = (
-        list(islice(arguments, len(one)))
-        for one in (earlier.initial, op.initial, earlier.epilogue_inputs)
+    values, maps, epilogue = _joined(
+        earlier,
+        *(
+            _Body(one.epilogue.block, one.epilogue_inputs, one.epilogue_input_maps, kinds)
+            for one, kinds in zip(both, totals, strict=True)
+        ),
     )
-    made = moved(end, earlier.epilogue.block, (*first, *own))
-    held = tile.YieldOp(*made)
-    made_of = dict[SSAValue, SSAValue](zip(earlier.outputs, made, strict=True))
-    read_by_op = [made_of.get(value) or next(arguments) for value in op.epilogue_inputs]
-    late = moved(end, op.epilogue.block, (*second, *read_by_op))
-    end.add_op(tile.YieldOp(*held.operands, *late))
-    held.erase()
-
-    results = *earlier.outputs, *op.outputs
     new = tile.ReduceOp(
         op.inputs,
         op.input_maps,
@@ -217,17 +183,60 @@ def merge_reductions(earlier: tile.ReduceOp, op: tile.ReduceOp) -> tile.ReduceOp
         0,
         [*earlier.initial, *op.initial],
         Region(body),
-        Region(end),
-        [element(value) for value in results],
+        Region(epilogue),
+        [element(value) for value in (*earlier.outputs, *op.outputs)],
         values,
         maps,
     )
-    located(new, op, earlier)
-    Rewriter.insert_op(new, InsertPoint.before(earlier))
-    for old, result in zip(results, new.outputs, strict=True):
-        result.name_hint = old.name_hint
-        old.replace_uses_with_if(result, lambda use: use.operation is not op)
-    for one in (op, earlier):
-        one.detach()
-        one.erase()
+    _replace_both(earlier, op, new, InsertPoint.before(earlier))
     return new
+
+
+@dataclass(frozen=True)
+class _Body:
+    """A body, the operands whose elements it takes, and the types of totals before these."""
+
+    block: Block
+    inputs: Sequence[SSAValue]
+    maps: Sequence[AffineMap]
+    totals: Sequence[Attribute] = ()
+
+
+def _joined(
+    producer: Operation, first: _Body, second: _Body
+) -> tuple[tuple[SSAValue, ...], tuple[AffineMap, ...], Block]:
+    """
+    The operands of both bodies, their maps, and the body that yields the results of both.
+
+    The second body takes results of the first one where it reads those of the `producer`.
+    """
+    read = zip(second.inputs, second.maps, strict=True)
+    others = [one for one in read if one[0].owner is not producer]
+    values = (*first.inputs, *(value for value, _ in others))
+    maps = (*first.maps, *(map_ for _, map_ in others))
+    body = Block(arg_types=[*first.totals, *second.totals, *map(element, values)])
+    fresh = iter(body.args)
+    early, late, own = (
+        list(islice(fresh, len(one))) for one in (first.totals, second.totals, first.inputs)
+    )
+    made = moved(body, first.block, (*early, *own))
+    # A use of the results: `moved` erases a rounding that loses its last one.
+    held = tile.YieldOp(*made)
+    made_of = dict[SSAValue, SSAValue](zip(producer.results, made, strict=True))
+    arguments = [made_of.get(value) or next(fresh) for value in second.inputs]
+    results = moved(body, second.block, (*late, *arguments))
+    body.add_op(tile.YieldOp(*held.operands, *results))
+    held.erase()
+    return values, maps, body
+
+
+def _replace_both(first: Operation, second: Operation, new: Operation, place: InsertPoint) -> None:
+    """Replaces two operations by another one. The second operation may read the first one."""
+    located(new, second, first)
+    Rewriter.insert_op(new, place)
+    for old, result in zip((*first.results, *second.results), new.results, strict=True):
+        result.name_hint = old.name_hint
+        old.replace_uses_with_if(result, lambda use: use.operation is not second)
+    for op in (second, first):
+        op.detach()
+        op.erase()

@@ -46,13 +46,13 @@ def chosen_orders(
     while changes:
         before, flexible = flexible, []
         for op in before:
-            if orders.keys().isdisjoint([*op.inputs, *op.outputs]):
-                wanted = dict(orders)
-                _prefer(op, wanted, along_pixels, tuning)
-                if not _is_transposed(wanted.keys() - orders.keys()):
-                    flexible.append(op)
-                    continue
-            _prefer(op, orders, along_pixels, tuning)
+            wanted = dict(orders)
+            _prefer(op, wanted, along_pixels, tuning)
+            is_alone = orders.keys().isdisjoint([*op.inputs, *op.outputs])
+            if is_alone and not _is_transposed(wanted.keys() - orders.keys()):
+                flexible.append(op)
+            else:
+                orders = wanted
         changes = len(flexible) < len(before)
     return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
 
@@ -63,7 +63,7 @@ def _prefer(
     along_pixels: Collection[Operation],
     tuning: Tuning,
 ) -> None:
-    """Adds the orders that a contraction prefers, and those of its neighbours."""
+    """Adds the orders that a contraction prefers, and the orders that follow for its neighbours."""
     for value, order in preferred_orders(op, tuning):
         # The caller's arrays, literals and variables keep their order.
         if is_free(value):
