@@ -6,7 +6,7 @@ import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.locks import Lock
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, prod, text
 from popgraph.support.sizes import Size, SizedAxis, symbolic_shape, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 from typing import Protocol, cast
 
@@ -16,6 +16,7 @@ from popgraph.support.amounts import bytes_text
 from popgraph.support.arrays import Array
 from popgraph.support.description import Description, TensorSpec, as_html, as_text, specs
 from popgraph.support.errors import PopgraphError, RunError
+from popgraph.support.memo import cached_property
 
 
 class Called(Protocol):

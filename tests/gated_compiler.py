@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
+import signal
+import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +25,32 @@ case " $* " in
 esac
 exec cc "$@"
 """
+
+_STACKS = tempfile.TemporaryFile()  # noqa: SIM115, children write into it, too
+if hasattr(signal, "SIGRTMIN"):
+    faulthandler.register(signal.SIGRTMIN, _STACKS)
+
+
+def assert_tuned(program: Any) -> None:
+    """Waits for the tuned program; a timeout shows where this process and its children wait."""
+    if not program.wait(SECONDS):
+        pytest.fail(f"there is no tuned program after {SECONDS} s at most\n{_stacks()}")
+    assert program.tuned
+
+
+def _stacks() -> str:
+    """The stacks of all threads of this process and its children, with the children's commands."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid():
+                found.append(f"{entry.name}: {(entry / 'cmdline').read_text()!r}")
+                os.kill(int(entry.name), signal.SIGRTMIN)
+                time.sleep(1)  # Texts of two processes would mix.
+    signal.raise_signal(signal.SIGRTMIN)
+    _STACKS.seek(0)
+    return "\n".join([*found, _STACKS.read().decode(errors="replace")])
 
 
 def use_fresh_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

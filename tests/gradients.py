@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from popgraph.passes.onnx.partition import BOUNDED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE
 from popgraph.support.arrays import Array
+from popgraph.support.memo import cached_property
 
 LOSS = "mixture_of_results"
 FLOATS = (TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)

@@ -35,7 +35,7 @@ from popgraph.support.forked import Child, can_fork
 from popgraph.support.tuning import Tuning
 from popgraph.support.warnings import UntunedProgramWarning
 from popgraph.testing import Network, build_network, networks
-from tests.gated_compiler import SECONDS, compile_by, gated, use_fresh_cache
+from tests.gated_compiler import SECONDS, assert_tuned, compile_by, gated, use_fresh_cache
 
 TEXT = """
 opset 21
@@ -93,7 +93,7 @@ def test_a_tuned_program_replaces_a_quick_one(
     assert "quick       until tuned programs have been built" in repr(run)
     first = run(data())
     gate.touch()
-    assert run.wait(SECONDS) and run.tuned
+    assert_tuned(run)
     assert "quick" not in repr(run)
     later, wanted = run(data()), popgraph.compile(model(tmp_path))(data())
     close(first, wanted)
@@ -106,7 +106,7 @@ def test_cached_programs_are_not_built_quickly(
 ) -> None:
     run = popgraph.compile(model(tmp_path), quick=True)
     run(data())
-    assert run.wait(SECONDS)
+    assert_tuned(run)
     monkeypatch.setenv("CC", "/bin/false")
     path = model(tmp_path)
     again = popgraph.compile(path, quick=True)
@@ -122,7 +122,7 @@ def test_no_shortcut_is_written_after_a_change_of_folder(
     run = popgraph.compile(model(tmp_path), quick=True)
     monkeypatch.chdir(tmp_path)
     gate.touch()
-    assert run.wait(SECONDS)
+    assert_tuned(run)
     assert not list((tmp_path / "cache").glob("shortcuts/*/*"))
 
 
@@ -140,7 +140,7 @@ def test_training_continues_from_the_quick_program(tmp_path: Path, gate: Path) -
     assert not run.tuned
     before = {name: program.read(name) for name in program.variables}
     gate.touch()
-    assert run.wait(SECONDS)
+    assert_tuned(run)
     for name, array in before.items():
         np.testing.assert_array_equal(program.read(name), array)
     found += steps(run, range(6, 12))
@@ -191,7 +191,7 @@ def test_every_size_gets_a_quick_program(tmp_path: Path, gate: Path) -> None:
     first = {rows: run(data(rows)) for rows in (3, 5)}
     assert not run.tuned and len(run.kept) == 2
     gate.touch()
-    assert run.wait(SECONDS)
+    assert_tuned(run)
     again = popgraph.compile(model(tmp_path, "rows"), quick=True)
     for rows, found in first.items():
         close(run(data(rows)), found)
@@ -327,7 +327,7 @@ def test_a_thread_builds_if_no_process_can_be_forked(
     monkeypatch.setattr(os, "fork", fork)
     run = popgraph.compile(model(tmp_path), quick=True)
     first = run(data())
-    assert run.wait(SECONDS)
+    assert_tuned(run)
     close(run(data()), first)
 
 
@@ -341,7 +341,7 @@ def test_a_forked_child_keeps_the_quick_program(tmp_path: Path, gate: Path) -> N
         os._exit(0 if good else 1)
     assert os.waitpid(pid, 0)[1] == 0
     gate.touch()
-    assert run.wait(SECONDS)
+    assert_tuned(run)
 
 
 def test_inputs_may_be_donated_from_the_first_run(tmp_path: Path) -> None:

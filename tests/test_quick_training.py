@@ -19,7 +19,7 @@ from popgraph.support.errors import PopgraphError
 from popgraph.support.progress import CompilingLine
 from popgraph.training.ranks import Ranks
 from popgraph.training.trainer import Trainer
-from tests.gated_compiler import SECONDS, compile_by, gated, use_fresh_cache
+from tests.gated_compiler import assert_tuned, compile_by, gated, use_fresh_cache
 
 TEXT = """
 opset 21
@@ -60,7 +60,7 @@ def test_a_trainer_continues_from_the_quick_program(gate: Path) -> None:
     trainer.fit((X, LABELS), epochs=3, batch=16, validation=0.2)
     assert not trainer.tuned and not trainer.wait(timeout=0)
     gate.touch()
-    assert trainer.wait(SECONDS) and trainer.tuned
+    assert_tuned(trainer)
     trainer.fit((X, LABELS), epochs=3, batch=16, validation=0.2)
     for _ in range(2):
         plain.fit((X, LABELS), epochs=3, batch=16, validation=0.2)
@@ -80,7 +80,7 @@ def test_portable_training_starts_quickly_with_the_same_bits(
     trainer.fit((X, LABELS), epochs=2, batch=20)
     assert not trainer.tuned
     gate.touch()
-    assert trainer.wait(SECONDS)
+    assert_tuned(trainer)
     trainer.fit((X, LABELS), epochs=2, batch=20)
     plain = Trainer(TEXT, *HOW, determinism="portable", quick=False)
     for _ in range(2):
@@ -159,7 +159,7 @@ def test_a_session_continues_from_the_quick_program(gate: Path, factor: int) -> 
     found = [stepped(quick, rows) for _ in range(3)]
     assert not quick.tuned and not quick.wait(timeout=0)
     gate.touch()
-    assert quick.wait(SECONDS) and quick.tuned
+    assert_tuned(quick)
     found += [stepped(quick, rows) for _ in range(3)]
     plain = session(quick=False, factor=factor)
     assert plain.tuned and plain.wait()
@@ -180,7 +180,7 @@ def test_a_tuned_program_may_take_over_within_a_batch(gate: Path) -> None:
         if count == FACTOR + 2:
             assert not quick.tuned
             gate.touch()
-            assert quick.wait(SECONDS)
+            assert_tuned(quick)
         return np.ascontiguousarray(next(rows))
 
     stepio = popart.PyStepIOCallback(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import count
 from typing import TypeAlias
 
@@ -69,6 +68,7 @@ from popgraph.support.files import changed, is_unchanged
 from popgraph.support.forked import Child, can_fork
 from popgraph.support.garbage import without_collection
 from popgraph.support.inputs import fitted
+from popgraph.support.memo import cached_property
 from popgraph.support.sizes import with_sizes
 
 STREAMS_PER_SEGMENT = 1 << 20

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from popgraph.passes.optimizer_spec import OptimizerSpec, streamed_scalars
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
+from popgraph.support.memo import cached_property
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, i32
@@ -49,6 +48,7 @@ from popgraph.support.errors import (
     PopgraphError,
     UnsupportedError,
 )
+from popgraph.support.memo import cached_property
 
 _OF_LOSS_SCALE = {FACTOR, UPDATES}
 

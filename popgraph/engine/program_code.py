@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
@@ -37,6 +37,7 @@ from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options
 from popgraph.support.errors import UnsupportedError
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import prod
 
 

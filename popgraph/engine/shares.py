@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from popgraph.engine.plan import StepPlan
 from popgraph.support.arrays import Array
+from popgraph.support.memo import cached_property
 from popgraph.support.ranks.communicator import RankError
 from popgraph.support.ranks.world import world
 

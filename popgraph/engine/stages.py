@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from popgraph.passes.graphcore.stages.places import Pipeline
+from popgraph.support.memo import cached_property
 
 
 def merge_stages(homes: Mapping[int, int | None]) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from popgraph.engine.replicas import Inputs, Results, RunStacked, stack_and_run
 from popgraph.engine.shares import StepShard
 from popgraph.engine.streams import ReturnPolicy, Stream
 from popgraph.support.arrays import Array
+from popgraph.support.memo import cached_property
 
 RunReplicas = Callable[[Sequence[Inputs]], Sequence[Results]]
 """Runs a micro-batch on every replica."""

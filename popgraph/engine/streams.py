@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from popgraph.engine.plan import StepPlan
 from popgraph.support.dtypes import DType
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape, prod
 
 

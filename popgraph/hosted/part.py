@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
@@ -17,6 +16,7 @@ from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError, PopgraphError
 from popgraph.support.inputs import as_array
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape, prod
 
 LARGE_BYTES = 1 << 16

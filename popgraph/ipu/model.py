@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -25,6 +24,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
+from popgraph.support.memo import cached_property
 
 Part: TypeAlias = "Step | Call"
 MAIN = "main"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ from popgraph.ipu.costs import (
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.stages import held_bytes, may_split_sums
 from popgraph.support.arrays import Array
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape, prod
 
 Operand: TypeAlias = tuple[SSAValue, AffineMap]

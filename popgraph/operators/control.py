@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from xdsl.builder import ImplicitBuilder
@@ -28,6 +28,7 @@ from popgraph.operators.record import GRAPHCORE, Lowered, lowers
 from popgraph.operators.repetition import Iteration, LoopControl, Repetition
 from popgraph.operators.segments import segments
 from popgraph.support.errors import NeedsHostError, TypeMismatchError
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import prod
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,6 +35,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape
 
 Values: TypeAlias = Sequence[SSAValue]

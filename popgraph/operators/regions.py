@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers, 
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
+from popgraph.support.memo import cached_property
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 from xdsl.dialects.builtin import i32, i64
@@ -28,6 +28,7 @@ from popgraph.operators.record import Lowered, computes, follows_data_sizes, low
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape, prod
 
 I64 = dtypes.BY_NAME["i64"]

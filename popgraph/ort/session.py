@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -40,6 +39,7 @@ from popgraph.start import compile
 from popgraph.support.description import TensorSpec
 from popgraph.support.errors import PopgraphError
 from popgraph.support.garbage import while_importing
+from popgraph.support.memo import cached_property
 
 Feed: TypeAlias = Mapping[str, Any]
 _IGNORED = ("disabled_optimizers", "read_config_from_model", "enable_fallback")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from popgraph.runner import Runner
 from popgraph.start import compile as compiled
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.memo import cached_property
 from popgraph.support.names import names_arguments
 from popgraph.support.progress import report
 from popgraph.support.spelling import setting

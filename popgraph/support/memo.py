@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Self, TypeVar, overload
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -31,3 +32,23 @@ def by_identity(function: Callable[[Argument], Result]) -> Callable[[Argument], 
         return entry[0]
 
     return memoized
+
+
+class cached_property(functools.cached_property[Result]):  # noqa: TID251
+    """
+    A property that is computed once per object, without a lock.
+
+    Until Python 3.12, the base holds a lock per property of a class. A child that is forked while
+    another thread holds it would wait forever for any object of that class.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Result: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | Result:
+        if instance is None:
+            return self
+        assert self.attrname is not None
+        value = instance.__dict__[self.attrname] = self.func(instance)
+        return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import isfinite
 
 import numpy as np
@@ -15,6 +14,7 @@ from popgraph.passes.optimizer_spec import loss_scale_variable
 from popgraph.passes.options import GRADIENT
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
+from popgraph.support.memo import cached_property
 from popgraph.support.tables import table
 from popgraph.training.diagnosis import describe_first, non_finite
 from popgraph.training.programs import BuildSettings

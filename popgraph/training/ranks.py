@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from popgraph.engine.plan import StepPlan
 from popgraph.engine.replicas import derive_seed
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
+from popgraph.support.memo import cached_property
 from popgraph.support.ranks.communicator import ALL_REDUCE, Communicator, Exchange, SingleRank
 from popgraph.support.ranks.world import world
 from popgraph.support.warnings import DoubtfulTrainingWarning

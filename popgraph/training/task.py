@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -17,6 +16,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Training
 from popgraph.support.boxes import written
 from popgraph.support.files import path_of
+from popgraph.support.memo import cached_property
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Selection, WeightPatterns, select
 from popgraph.training.update_rule import Rates, rule_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import Unpack
@@ -26,6 +25,7 @@ from popgraph.quantization.training import quantized_model
 from popgraph.support.arrays import Array
 from popgraph.support.boxes import written
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.memo import cached_property
 from popgraph.support.progress import offering
 from popgraph.support.reading import Unreadable
 from popgraph.support.safetensors import read_all

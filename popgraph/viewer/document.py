@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from linecache import getlines
 from pathlib import Path
 from threading import RLock
@@ -29,6 +28,7 @@ from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ErrorGroup, ModelError, NeedsHostError, PopgraphError
+from popgraph.support.memo import cached_property
 from popgraph.support.texts import read_text
 from popgraph.viewer.combined_steps import combine_lowerings, ran_steps
 from popgraph.viewer.flame import Box, flame

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from popgraph.backends.c.print.unit import HERE as HEADERS
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.cache_files import write_sealed
+from popgraph.support.memo import cached_property
 from tests.backends.test_c_export import exported, made
 from tests.backends.test_c_targets import ATTENTION, FUNCTIONS, NETWORK, has
 from tests.sampling import WHOLE

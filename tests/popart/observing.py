@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import chdir
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import popgraph.popart as popart
+from popgraph.support.memo import cached_property
 
 BATCHES = 3
 """Batches of a step: the number of pipeline stages, including that of the loss."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -31,6 +30,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, RunError, UnsupportedError
 from popgraph.support.inputs import as_array, check_names, fitted
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape
 
 Values = dict[SSAValue, Any]

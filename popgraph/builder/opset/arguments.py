@@ -9,13 +9,15 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, cached_property, wraps
+from functools import cache, wraps
 from inspect import BoundArguments, Parameter, Signature
 from keyword import iskeyword
 from types import FunctionType, NoneType, UnionType
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import numpy as np
+
+from popgraph.support.memo import cached_property
 
 CONTEXTS = ("debugContext", "debugPrefix", "debugName", "debug_context", "name")
 """PopART's parameter names for a node's debug context; every method accepts all of them."""

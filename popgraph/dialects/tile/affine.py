@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import gcd
 
 from xdsl.dialects.builtin import TensorType
@@ -21,6 +21,7 @@ from xdsl.ir.affine import (
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
 from popgraph.support import index_laws
 from popgraph.support.laws import Proof, Rewrite
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape
 
 remembered = lru_cache(maxsize=1 << 12)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from popgraph.builder.opset.enums import DeviceType
 from popgraph.engine.runs import StepRunner
 from popgraph.ipu.mapping import intervals_by_tile
@@ -16,6 +14,7 @@ from popgraph.popart.reports.reports import Executions, Reports, written
 from popgraph.popart.reports.tensor_locations import location_lines
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.setup import Setup
+from popgraph.support.memo import cached_property
 
 
 class Reporting:

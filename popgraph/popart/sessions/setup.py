@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -40,6 +39,7 @@ from popgraph.popart.model.model import SessionModel
 from popgraph.popart.programs.program import Program
 from popgraph.popart.sessions.pipelining import check_placement
 from popgraph.support.index_checks import NEAREST
+from popgraph.support.memo import cached_property
 
 
 @dataclass(frozen=True)

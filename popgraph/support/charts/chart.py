@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby, pairwise
 from math import ceil, floor, log10
+
+from popgraph.support.memo import cached_property
 
 Point = tuple[float, float]
 

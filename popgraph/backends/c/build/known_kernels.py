@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from popgraph.backends.c.print.unit import Kernel as Text
 from popgraph.dialects.tile.loops.known import Kernel
 from popgraph.support import extensions
 from popgraph.support.cache_files import digest, read_sealed, trim_regularly, write_sealed
+from popgraph.support.memo import cached_property
 
 MAGIC = "popgraph kernel 1"
 LIMIT = 64 << 20

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 
 from popgraph.backends.c.export.image import ALIGNMENT, Image, size_of
 from popgraph.backends.c.export.names import members
 from popgraph.backends.c.export.targets import ExportTarget
 from popgraph.backends.c.memory.table import Slot
 from popgraph.backends.tools import Step
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import prod, text
 from popgraph.support.sizes import Size, SizedAxis
 

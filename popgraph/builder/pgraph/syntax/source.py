@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from popgraph.builder.budget import TEXTS, Budget, BudgetExceeded
 from popgraph.builder.pgraph.syntax.tree import (
     Span,
 )
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
+from popgraph.support.memo import cached_property
 
 _MORE = f"{TEXTS}=10 in the environment allows ten times as much"
 

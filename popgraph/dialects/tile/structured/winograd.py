@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from math import sqrt
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType
@@ -33,6 +33,7 @@ from popgraph.dialects.program.interned import operand_segment_sizes, whole
 from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.running import EndsAtSizes, Extent
 from popgraph.dialects.tile.structured.ops import Structured, check_block, element, maps_attribute
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape, prod
 
 Matrix = tuple[tuple[float, ...], ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import lcm
 from types import MappingProxyType
 
@@ -30,6 +29,7 @@ from popgraph.passes.structured.analysis.loops import (
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
 from popgraph.passes.structured.fusion.join import join
 from popgraph.support.laws import Proof, Rewrite
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 

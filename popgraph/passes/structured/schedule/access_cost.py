@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache
 
 from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import Attribute
@@ -15,6 +15,7 @@ from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.schedule.reduction_order import Order
 from popgraph.support.machine import Machine
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 

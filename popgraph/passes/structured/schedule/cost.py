@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 from xdsl.dialects.builtin import Float64Type
@@ -23,6 +22,7 @@ from popgraph.passes.structured.analysis.panels import Blocks, balanced, last_pa
 from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.reduction_order import Order
 from popgraph.support.machine import Machine
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import prod
 from popgraph.support.words import WORDS
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import permutation, simplified, with_dims
 from popgraph.dialects.tile.running import running_of
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 from xdsl.dialects import arith
@@ -27,6 +27,7 @@ from popgraph.passes.structured.analysis.winograd_scratch import Scratch, padded
 from popgraph.passes.structured.fusion.join import join
 from popgraph.passes.structured.schedule.cost import most_rows
 from popgraph.support.arrays import Array
+from popgraph.support.memo import cached_property
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
