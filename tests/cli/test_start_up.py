@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -307,3 +308,18 @@ assert not {id(built), *map(id, built)} & {id(one) for one in gc.get_objects(gen
 def test_imports_are_frozen_for_the_garbage_collector(tmp_path: Path) -> None:
     """Runs in a process of its own, since that of the tests has frozen its imports."""
     assert "popgraph.support.garbage" in imported(tmp_path, IMPORTING)
+
+
+FROZEN = """
+import gc
+
+atexit.register(lambda: print(len(gc.get_objects()), "objects left"))
+"""
+
+
+def test_a_command_leaves_no_objects_to_the_garbage_collector(tmp_path: Path) -> None:
+    """Its last search for cycles would take longer than most of what precedes it."""
+    command = [sys.executable, "-c", "import atexit" + FROZEN + COMMAND, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    (left,) = re.findall(r"(\d+) objects left", done.stdout)
+    assert int(left) < 1000
