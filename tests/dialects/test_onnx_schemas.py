@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from popgraph.dialects.onnx import op_base, op_class, operators, tensor_type
 from popgraph.dialects.onnx.attributes import FloatsAttr
+from popgraph.dialects.onnx.other_names import OPERATORS, computed_by
 from popgraph.dialects.onnx.types import NamesAttr, describe, dims, joined, refined, substituted
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
@@ -58,6 +60,16 @@ def test_op_class_has_the_latest_version_of_an_opset(args: tuple[str, int], name
     assert op_class(*args).name == name
 
 
+def test_names_of_other_frameworks_mean_operators() -> None:
+    known = {schema.name for schema in defs.get_all_schemas() if not schema.domain}
+    for meant, others in OPERATORS.items():
+        assert set(re.findall(r"\b[A-Z]\w+", meant)) <= known
+        assert all(computed_by(other) == meant for other in others.split())
+        assert not known & set(others.split()), "these are operators themselves"
+    assert computed_by("Permute") == computed_by("permute") == "Transpose"
+    assert computed_by("Relu") == computed_by("Conv4d") == ""
+
+
 def test_versions_share_a_class() -> None:
     assert issubclass(op_class("Relu", 6), op_base("Relu"))
     assert issubclass(op_class("Relu", 14), op_base("Relu"))
@@ -71,6 +83,21 @@ def test_versions_share_a_class() -> None:
             ("Rellu", 14),
             ModelError,
             "domain ai.onnx has no operator 'Rellu'\n  try: the closest name is Relu",
+        ),
+        (
+            ("Dense", 17),
+            ModelError,
+            "domain ai.onnx has no operator 'Dense'\n  try: use `x @ w + b`",
+        ),
+        (
+            ("AdaptiveAvgPool2d", 17),
+            ModelError,
+            "domain ai.onnx has no operator 'AdaptiveAvgPool2d'\n  try: use GlobalAveragePool",
+        ),
+        (
+            ("TimeDistributed", 17),
+            ModelError,
+            "domain ai.onnx has no operator 'TimeDistributed'\n  try: `popgraph ops` lists all",
         ),
         (
             ("Mish", 17),

@@ -31,6 +31,7 @@ from popgraph.dialects.onnx import typeproto
 from popgraph.dialects.onnx.attributeproto import read_attribute
 from popgraph.dialects.onnx.constraints import OfKind, TypeVariable
 from popgraph.dialects.onnx.containers import standard_domain
+from popgraph.dialects.onnx.other_names import computed_by
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import OPTIONAL, SINGLE, VARIADIC, Slot
 from popgraph.support.errors import ModelError, UnsupportedError
@@ -289,9 +290,11 @@ def _unknown(op_type: str, domain: str) -> ModelError | UnsupportedError:
             hint="use onnx.Custom for operators of other domains",
         )
     names = [name for where, name in _VERSIONS if where == domain]
-    close = closest(op_type, names, 0.5)
+    close = closest(op_type, names)
     elsewhere = [where for where, name in _VERSIONS if name == op_type]
-    hint = f"the closest name is {close}" if close else "see onnx.ai/onnx/operators"
+    hint = f"the closest name is {close}" if close else "`popgraph ops` lists all"
+    if meant := computed_by(op_type):
+        hint = f"use {meant}"
     if elsewhere:
         hint = f"{op_type} is an operator of domain {elsewhere[0] or 'ai.onnx'}"
     return UnknownOperator.of(op_type, domain or "ai.onnx", hint)
