@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -57,6 +58,7 @@ CALLED |= {
     for name in callbacks.__all__
     if inspect.signature(getattr(callbacks, name)).parameters
 }
+CALLED |= {one.__name__: one for one in (popgraph.Options, popgraph.Machine, popgraph.Tuning)}
 SWITCHES = [
     (name, one)
     for name, called in CALLED.items()
@@ -69,6 +71,7 @@ def test_switches_are_found() -> None:
     assert {
         *(("compile", "quick"), ("Trainer", "quick"), ("quantize", "per_channel")),
         *(("EarlyStopping", "restore_best_weights"), ("ExponentialDecay", "staircase")),
+        *(("Options", "winograd"), ("Machine", "fuses_multiply_add")),
     } < {*SWITCHES}
 
 
@@ -84,3 +87,24 @@ def test_a_text_is_no_switch(name: str, argument: str) -> None:
         CALLED[name](**required, **{argument: "no"})
     assert caught.value.where in (argument, f"{name}.{argument}")
     assert "not 'no' (str)" in caught.value.what and "default" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [popgraph.Options, popgraph.Machine, popgraph.Tuning])
+def test_fields_of_another_type_are_named(kind: Any) -> None:
+    """Without a check, they end in an AttributeError in some pass."""
+    for one in fields(kind):
+        with pytest.raises(ArgumentError) as caught:
+            kind(**{one.name: Wrong()})
+        assert caught.value.where == f"{kind.__name__}.{one.name}"
+
+
+class Wrong:
+    """A type that no field accepts."""
+
+
+def test_passes_are_disabled_by_a_list_or_a_set() -> None:
+    for names in (["fuse-elementwise"], {"fuse-elementwise"}):
+        made = popgraph.Options(disabled=names)  # type: ignore[arg-type]
+        assert made.disabled == frozenset(names)
+    with pytest.raises(ArgumentError, match="disabled is frozenset of str, not 'cse'"):
+        popgraph.Options(disabled="cse")  # type: ignore[arg-type]
