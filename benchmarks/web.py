@@ -25,6 +25,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from chosen import one_of
 from playwright.sync_api import Error, sync_playwright
 
 from popgraph.support.tables import markdown_table
@@ -142,7 +143,9 @@ def measure(page: Any, address: str, call: str) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TEXTS))
+    parser.add_argument(
+        "names", nargs="*", type=one_of("network", TEXTS), metavar="NAME", help=", ".join(TEXTS)
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/web"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
