@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
@@ -16,7 +15,7 @@ from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.evaluate_constants import Constants
-from popgraph.support.boxes import BadSlice, Box, split_slice
+from popgraph.support.boxes import BadSlice, Box, selects, slice_of, split_slice
 from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod
@@ -77,7 +76,7 @@ class WeightPatterns:
         """ModelError if a pattern matches no weight, or if `freeze` has a slice."""
         for option in ("freeze", "train_only"):
             for pattern in getattr(self, option):
-                if not any(_matches(name, pattern) for name in names):
+                if not any(selects(pattern, name) for name in names):
                     raise _unmatched_pattern(pattern, option, names)
         for pattern in self.freeze:
             if (sliced := split_slice(pattern))[1] and pattern not in names:
@@ -88,13 +87,13 @@ class WeightPatterns:
                 )
 
     def freezes(self, name: str) -> bool:
-        return any(_matches(name, pattern) for pattern in self.freeze)
+        return any(selects(pattern, name) for pattern in self.freeze)
 
     def excludes(self, name: str) -> bool:
         return bool(self.train_only) and not self.includes(name)
 
     def includes(self, name: str) -> bool:
-        return any(_matches(name, pattern) for pattern in self.train_only)
+        return any(selects(pattern, name) for pattern in self.train_only)
 
     def box(self, name: str, shape: Shape) -> tuple[Box | None, str]:
         """
@@ -102,8 +101,8 @@ class WeightPatterns:
 
         ModelError for a slice that does not fit, or if another pattern selects the weight as well.
         """
-        matching = [one for one in dict.fromkeys(self.train_only) if _matches(name, one)]
-        sliced = [one for one in matching if one != name and split_slice(one)[1]]
+        matching = [one for one in dict.fromkeys(self.train_only) if selects(one, name)]
+        sliced = [one for one in matching if slice_of(one, name)]
         if not sliced:
             return None, ""
         if len(matching) > 1:
@@ -112,7 +111,7 @@ class WeightPatterns:
                 "train_only",
                 "one slice, or the whole weight",
             )
-        slices = split_slice(sliced[0])[1]
+        slices = slice_of(sliced[0], name)
         return box_of(slices, name, shape), slices
 
 
@@ -127,11 +126,6 @@ def box_of(slices: str, name: str, shape: Shape) -> Box | None:
             f"ranges of its axes, such as {name}[0:{max(1, shape[0] // 2) if shape else 1}]",
         ) from error
     return None if box.covers(shape) else box
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a pattern selects a weight, or a slice of it."""
-    return name == pattern or fnmatchcase(name, split_slice(pattern)[0])
 
 
 def _patterns(option: str, given: object) -> tuple[str, ...]:
