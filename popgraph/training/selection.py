@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.values import backward_slice
 from popgraph.passes.onnx.evaluate_constants import Constants
 from popgraph.support.boxes import BadSlice, Box, selects, slice_of, split_slice
 from popgraph.support.errors import ModelError
@@ -260,7 +261,7 @@ def select(
     weights, roles = weights_by_name(graph), Roles(module, origin or Origin.of(module))
     patterns.check(list(weights))
     slices = slices or {}
-    on_path = _backward_slice(graph, loss)
+    on_path = backward_slice(_values_named(graph, loss), nested=True)
     adapters = frozenset[str]() if patterns.train_only else adapter_names(weights)
     found: list[Weight] = []
     for name, initializer in weights.items():
@@ -313,21 +314,6 @@ def _fate(
     if reason_against and not (floats and patterns.includes(name)):
         return UNTRAINED, reason_against
     return (TRAINED, "") if affects_loss else (UNTRAINED, "the loss does not depend on it")
-
-
-def _backward_slice(graph: Graph, name: str) -> set[SSAValue]:
-    """The value of this name and all values from which it is computed."""
-    found: set[SSAValue] = set()
-    pending = _values_named(graph, name)
-    while pending:
-        value = pending.pop()
-        if value in found:
-            continue
-        found.add(value)
-        if isinstance(value.owner, Operation):
-            for op in value.owner.walk():
-                pending.extend(op.operands)
-    return found
 
 
 def _values_named(graph: Graph, name: str) -> list[SSAValue]:
