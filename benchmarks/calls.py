@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
+from chosen import one_of
 from onnx import ModelProto
 
 import popgraph.ort
@@ -205,19 +206,25 @@ def cells(name: str, seconds: float) -> list[str]:
     return [name, *times, "-" if other is None else f"**{other / own:.2f}**"]
 
 
-def main(names: Sequence[str], seconds: float) -> None:
-    pin(1)
-    print(markdown_table(HEADING, [], " rrrr"))
-    for name in names:
-        print(markdown_row(cells(name, seconds)), flush=True)
-
-
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="CALL", help=", ".join(map(repr, CALLS)))
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="CALL",
+        type=one_of("call", CALLS),
+        help=", ".join(map(repr, CALLS)),
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="of each time")
-    arguments = parser.parse_args()
+    given = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    main(arguments.names or list(CALLS), arguments.seconds)
+    pin(1)
+    print(markdown_table(HEADING, [], " rrrr"))
+    for name in given.names or CALLS:
+        print(markdown_row(cells(name, given.seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

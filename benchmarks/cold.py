@@ -119,6 +119,14 @@ def main() -> None:
         how = (not given.inference, given.quick, given.size, given.rows)
         print(json.dumps(phases(given.networks[0], *how)))
         return
+    from popgraph import zoo  # A child measures this import.
+    from popgraph.support.errors import PopgraphError
+
+    for name in given.networks:
+        try:
+            zoo.entry(name)
+        except PopgraphError as error:
+            parser.error(str(error))
     print(f"{'network':15}{'phase':12}{'wall':>8}{'own CPU':>10}{'compiler CPU':>14}")
     for name in given.networks:
         others = [one for one in sys.argv[1:] if one not in given.networks]
@@ -139,8 +147,10 @@ def _measured(arguments: Sequence[str], bytecode: str) -> dict[str, Spent]:
             env={**os.environ, **folders, "PYTHONDONTWRITEBYTECODE": ""},
             stdout=subprocess.PIPE,
             text=True,
-            check=True,
+            check=False,
         )
+    if done.returncode:
+        raise SystemExit(f"{arguments[0]}: no measurement; its error is above")
     found: dict[str, Spent] = json.loads(done.stdout.splitlines()[-1])
     return found
 

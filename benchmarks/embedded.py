@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import onnx
+from chosen import one_of
 from onnx import ModelProto, helper, numpy_helper
 
 import popgraph
@@ -346,7 +347,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", help="all networks if not given")
+    parser.add_argument(
+        "names", nargs="*", type=one_of("network", NETWORKS), help="all networks if not given"
+    )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--levels", nargs="+", default=LEVELS, help="optimization levels of GCC")
     parser.add_argument(

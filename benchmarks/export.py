@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from models import model
+from models import known, model
 
 from popgraph.backends.c.build.toolchain import candidates
 from popgraph.measure.timing import Contestant, pin, race
@@ -104,7 +104,7 @@ def ram(folder: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name")
+    parser.add_argument("name", type=known)
     parser.add_argument("--threads", type=int, choices=[1], default=1)
     parser.add_argument("--seconds", type=float, default=3, help="at least")
     parser.add_argument("--rounds", type=int, default=15, help="at least")

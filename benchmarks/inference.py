@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from models import model
+from models import known, model
 from onnx import helper
 from spent import Spent
 
@@ -131,7 +131,7 @@ def profile(arguments: argparse.Namespace, path: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name")
+    parser.add_argument("name", type=known)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=15)

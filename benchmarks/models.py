@@ -8,6 +8,7 @@ from pathlib import Path
 import architectures
 import numpy as np
 import onnx
+from chosen import one_of
 from halved_models import HALVED, halved
 from onnx import ModelProto, NodeProto, numpy_helper
 from packaged import PACKAGED, fixed
@@ -50,6 +51,16 @@ def model(name: str) -> ModelProto:
     from networks import exported  # Other networks do not need PyTorch.
 
     return exported(name)
+
+
+def known(name: str) -> str:
+    """The type of an argument that names a model."""
+    names = (*CNNS, *PACKAGED, *QUANTIZED, *HALVED, *architectures.ARCHITECTURES)
+    if name in names:
+        return name
+    from networks import NETWORKS  # Other names do not need PyTorch.
+
+    return one_of("network", (*names, *NETWORKS))(name)
 
 
 def light(name: str) -> ModelProto:

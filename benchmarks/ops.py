@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from chosen import one_of
 from operator_cases import CASES, Array, Case, reason
 
 import popgraph
@@ -64,7 +65,7 @@ def _apart(one: Array, other: Array) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name")
+    parser.add_argument("name", type=one_of("operator", (case.title for case in CASES)))
     parser.add_argument("--threads", type=int, choices=[1], default=1)
     parser.add_argument("--seconds", type=float, default=1, help="at least, for each case")
     parser.add_argument("--rounds", type=int, default=15, help="at least, for each case")

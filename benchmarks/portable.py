@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from math import exp, fsum, log
 
 import numpy as np
+from chosen import one_of
 from models import CNNS, FROM_TORCH, model
 from onnx import helper
 from training import Trained
@@ -64,7 +65,8 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="networks (default: all)")
+    known = one_of("network", dict.fromkeys((*INFERENCE, *TRAINING)))
+    parser.add_argument("names", nargs="*", type=known, help="networks (default: all)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each pair")
     arguments = parser.parse_args()
     pin(1)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from chosen import one_of
 from torch import Tensor, nn
 from torch.nn import functional
 from training import CASES, LEARNING_RATE, Trained, compiled
@@ -89,7 +90,9 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=[], help=f"of {', '.join(CASES)}")
+    parser.add_argument(
+        "names", nargs="*", type=one_of("network", CASES), help=f"of {', '.join(CASES)}"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=15)

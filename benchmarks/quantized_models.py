@@ -212,10 +212,12 @@ def raced(name: str, mode: str, threads: int) -> list[tuple[str, str, float]]:
 
 def main() -> None:
     """Prints a table per network."""
+    from models import known
+
     from popgraph.support.tables import table
 
     parser = argparse.ArgumentParser(description="Times float and quantized networks.")
-    parser.add_argument("names", nargs="+", metavar="NETWORK")
+    parser.add_argument("names", nargs="+", type=known, metavar="NETWORK")
     parser.add_argument("--mode", default="static", choices=["static", "dynamic", "weight_only"])
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()

@@ -30,7 +30,8 @@ from typing import Any
 
 import instructions
 from calls import CALLS, fastest
-from hashes import DIGITS, QUICK, obstacle, task_of
+from chosen import one_of
+from hashes import DIGITS, NETWORKS, QUICK, obstacle, task_of
 from rounds import Contestant, answer_rounds
 from xdsl.dialects.builtin import ModuleOp
 
@@ -249,7 +250,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--base", metavar="REVISION", help="HEAD or HEAD~1 if not given")
-    parser.add_argument("--networks", nargs="+", default=QUICK, metavar="KIND/NAME")
+    known = one_of("network", NETWORKS)
+    parser.add_argument("--networks", nargs="+", type=known, default=QUICK, metavar="KIND/NAME")
     parser.add_argument("--task", choices=(HASH, COUNT, RACE), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chosen import one_of
 from rounds import Contestant, answer_rounds
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ ROWS = (
     Row(DDP, "torch", 2),
     Row("four ranks of one thread, twice the batch", "popgraph", 4),
 )
+
+
+def known(name: str) -> str:
+    """The type of an argument that names a network of training.py."""
+    from training import CASES
+
+    return one_of("network", CASES)(name)
 
 
 def own_steps(arguments: argparse.Namespace) -> None:
@@ -285,7 +293,9 @@ def model_row(ranks: int, predicted: float, times: dict[str, float]) -> dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", nargs="?", help="one of training.py; unasked those published")
+    parser.add_argument(
+        "name", nargs="?", type=known, help="one of training.py; unasked those published"
+    )
     parser.add_argument("--batch", type=int, default=0, help="samples of all ranks")
     parser.add_argument("--seconds", type=float, default=2, help="seconds of a round")
     parser.add_argument("--rounds", type=int, default=ROUNDS)

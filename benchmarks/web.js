@@ -27,14 +27,17 @@ async function race(contestants, { rounds, milliseconds }) {
 }
 
 const noise = (count) => Float32Array.from({ length: count }, (_, at) => Math.sin(at * 12.9898));
+/** The folder of the peers. */
+const MODULES = new URL("node_modules/", import.meta.url).href;
+
 const product = (shape) => shape.reduce((all, one) => all * one, 1);
 
 /* Inference: onnxruntime-web's wasm backend, with the same model and inputs. */
 export async function inference(name, options) {
   const ours = await (await import(`./${name}_run/net.js`)).load();
   const { description } = await import(`./${name}_run/net.js`);
-  const ort = await import("/node_modules/onnxruntime-web/dist/ort.wasm.min.mjs");
-  ort.env.wasm.wasmPaths = "/node_modules/onnxruntime-web/dist/";
+  const ort = await import(`${MODULES}onnxruntime-web/dist/ort.wasm.min.mjs`);
+  ort.env.wasm.wasmPaths = `${MODULES}onnxruntime-web/dist/`;
   ort.env.wasm.numThreads = options.threads;
   const session = await ort.InferenceSession.create(`./${name}.onnx`, {
     executionProviders: ["wasm"], graphOptimizationLevel: "all",
@@ -105,9 +108,9 @@ async function theirs(tf, backend, name, x, labels, inner) {
 export async function training(name, backend, options) {
   const { load, description } = await import(`./${name}_step/net.js`);
   const ours = await load();
-  await script("/node_modules/@tensorflow/tfjs/dist/tf.min.js");
+  await script(`${MODULES}@tensorflow/tfjs/dist/tf.min.js`);
   if (backend === "wasm") {
-    const folder = "/node_modules/@tensorflow/tfjs-backend-wasm/dist/";
+    const folder = `${MODULES}@tensorflow/tfjs-backend-wasm/dist/`;
     await script(`${folder}tf-backend-wasm.min.js`);
     tf.wasm.setWasmPaths(folder);
     tf.wasm.setThreadsCount(options.threads);

@@ -13,21 +13,20 @@ batches of 32 with Adam. TensorFlow.js has no gradient of convolutions in its wa
 from __future__ import annotations
 
 import argparse
-import functools
-import http.server
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from chosen import one_of
 from playwright.sync_api import Error, sync_playwright
 
 from popgraph.support.tables import markdown_table
+
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.browsers import BROWSERS, served
 
 PEERS = ("onnxruntime-web", "@tensorflow/tfjs", "@tensorflow/tfjs-backend-wasm")
 BATCH = 32
@@ -108,27 +107,6 @@ def prepare(folder: Path, name: str) -> None:
         popgraph("export", text, "--train", "--dim", f"N={BATCH}", *package, "-o", step)
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """A server of files; pages may use shared memory, which threads need."""
-
-    def end_headers(self) -> None:
-        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
-        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
-        super().end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    handler = functools.partial(Handler, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
 def row(kind: str, name: str, measured: dict[str, Any]) -> list[str]:
     (_, ours), (peer, theirs) = measured["times"].items()
     return [kind, name, f"{ours:.3f}", peer, f"{theirs:.3f}", f"{theirs / ours:.2f}"]
@@ -136,13 +114,15 @@ def row(kind: str, name: str, measured: dict[str, Any]) -> list[str]:
 
 def measure(page: Any, address: str, call: str) -> Any:
     """The result of a call of web.js in a fresh page."""
-    page.goto(address + "empty.html")
-    return page.evaluate(f"import('/web.js').then((web) => web.{call})")
+    page.goto(address + "isolated/empty.html")  # Threads need shared memory.
+    return page.evaluate(f"import('./web.js').then((web) => web.{call})")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TEXTS))
+    parser.add_argument(
+        "names", nargs="*", type=one_of("network", TEXTS), metavar="NAME", help=", ".join(TEXTS)
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/web"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
@@ -165,7 +145,7 @@ def main() -> None:
     )
     rows = []
     with served(folder) as address, sync_playwright() as driver:
-        chromium = shutil.which("chromium") or shutil.which("google-chrome")
+        chromium = next(filter(None, map(shutil.which, BROWSERS)), None)
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
         for name in names:

@@ -12,16 +12,16 @@ from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog, backlog_for
 from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
+from popgraph.support.argument_types import check_types
 from popgraph.support.description import Description
 from popgraph.support.files import changed, is_unchanged
 from popgraph.support.garbage import while_importing
-from popgraph.support.names import names_arguments
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
 
 
-@names_arguments
+@check_types("bounds")
 def compile(
     model: Any,
     *,

@@ -516,3 +516,35 @@ def test_programs_of_a_revision_are_hashed_counted_timed(monkeypatch: pytest.Mon
         monkeypatch.setenv("POPGRAPH_TARGET", "avx2")
         kept = json.loads(instructions.STORED.read_text())["instructions"]["lenet"]
         assert 0.5 * kept < quick.count_of("lenet") < 2 * kept
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "known"),
+    [
+        ("cold", ["resnet50", "vgg19"], "mobilenet_v2"),
+        ("calls", ["vgg19"], "step, fit"),
+        ("embedded", ["vgg19"], "ds_cnn"),
+        ("ops", ["vgg19"], "Softmax"),
+        ("quick", ["--networks", "vgg19"], "inference/vgg19"),
+    ],
+)
+def test_unknown_names_are_refused_before_a_measurement(
+    script: str,
+    arguments: list[str],
+    known: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+    with pytest.raises(SystemExit):
+        importlib.import_module(script).main()
+    said = capsys.readouterr()
+    kind = {"calls": "call", "ops": "operator"}.get(script, "network")
+    assert f"there is no {kind} 'vgg19'" in said.err and known in said.err
+    assert not said.out
+
+
+def test_networks_of_the_examples_of_cold_exist() -> None:
+    cold = importlib.import_module("cold")
+    named = re.findall(r"cold\.py (\w+)", cold.__doc__ or "")
+    assert named and {*named, *cold.NETWORKS} <= {*zoo.names()}

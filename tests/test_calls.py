@@ -86,7 +86,7 @@ def test_a_step_of_popart_runs_few_functions() -> None:
 def test_times_of_calls_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     import calls
 
-    calls.main(["relu"], 0.01)
+    calls.main(["relu", "--seconds", "0.01"])
     _, _, row = capsys.readouterr().out.splitlines()
     name, ours, kernels, *_ = (cell.strip() for cell in row.strip("|").split("|"))
     assert name == "relu" and 0 < float(kernels) < float(ours)

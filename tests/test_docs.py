@@ -191,6 +191,15 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
     assert (ROOT / f"docs/{page}.md").read_text() == done.stdout, "run `make pages`"
 
 
+def test_the_page_of_the_environment_has_every_variable() -> None:
+    """Files of `c/print` name macros of C."""
+    files = (ROOT / "popgraph").rglob("*.py")
+    texts = [file.read_text() for file in files if file.parent.name != "print"]
+    read = {name for text in texts for name in re.findall(r'"(POPGRAPH_[A-Z_]+)"', text)}
+    page = (ROOT / "docs/environment.md").read_text()
+    assert {*re.findall(r"^\| `(POPGRAPH_[A-Z_]+)", page, re.MULTILINE)} == read
+
+
 def test_every_public_name_has_a_docstring() -> None:
     silent = [name for name in own_names() if not documented(getattr(popgraph, name))]
     assert not silent and len(own_names()) > 15

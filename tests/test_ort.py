@@ -444,6 +444,16 @@ def test_an_absent_name_has_a_hint() -> None:
         _ = ort.training
 
 
+def test_an_output_that_is_listed_twice_is_returned_once() -> None:
+    """Programs know their outputs by name; the page says so."""
+    text = "g(float[2] x) => (float[2] y, float[2] z, float[2] y) { y = Abs(x) z = Neg(x) }"
+    session = ort.InferenceSession(model(text), one_thread())
+    feeds = {"x": np.array([1, -2], np.float32)}
+    assert [one.name for one in session.get_outputs()] == ["y", "z"]
+    assert len(session.run(None, feeds)) == 2
+    assert [one.tolist() for one in session.run(["y", "y"], feeds)] == [[1, 2], [1, 2]]
+
+
 def test_a_fresh_process_starts_without_the_compiler() -> None:
     code = (
         "import sys, popgraph.ort as onnxruntime\n"

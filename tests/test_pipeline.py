@@ -74,6 +74,16 @@ def test_fuzz_c_equals_reference(dtype: str, threads: int) -> None:
     same()
 
 
+def test_passes_have_the_target_and_the_threads_of_the_options() -> None:
+    options = Options(tuning=Tuning(least_products=77), threads=3)
+    held = {"target": options.target, "tuning": options.tuning, "threads": 3}
+    found = []
+    for kind in PASSES.values():
+        made = kind.of(options)
+        found += [(name, getattr(made, name)) for name in held if hasattr(made, name)]
+    assert len(found) > 20 and all(value == held[name] for name, value in found)
+
+
 @given(aliased(networks(dtype="f32")), sampled_from([SIZE, BALANCED]))
 def test_fuzz_small_programs_equal_the_reference(network: Network, optimize: str) -> None:
     with warnings.catch_warnings():

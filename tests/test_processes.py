@@ -226,23 +226,34 @@ def libraries() -> set[str]:
 linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
 
 
+def tasks() -> int:
+    """The number of threads of this process."""
+    return len(os.listdir("/proc/self/task"))
+
+
+TILED = "graph tiled(x: f32[256, 64], times: i64[2]) -> (y) { y = Exp(Tile(x, times)) }"
+"""A model with a program for each value of `times`."""
+
+
 @linux
 @pytest.mark.parametrize("threads", [1, 2])
 def test_code_and_threads_of_freed_programs_are_released(
-    path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+    threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gc.freeze()  # Collecting the garbage of thousands of earlier tests takes 10 s.
     monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
-    run = popgraph.compile(path, threads=threads)
-    before, tasks = libraries(), len(os.listdir("/proc/self/task"))
-    shapes = range(64, 69)
-    for rows in (*shapes, *shapes):
-        assert run(data(rows))["y"].shape == (rows, 1000)
-        assert len(libraries() - before) <= 2
-    assert len(os.listdir("/proc/self/task")) <= tasks + 2 * (threads - 1)
+    run = popgraph.compile(TILED, threads=threads, quick=False)
+    before, begun = libraries(), tasks()
+    x, seen, most = np.ones((256, 64), np.float32), set[str](), 0
+    for columns in (*range(1, 6), *range(1, 6)):
+        assert run(x=x, times=np.array([4, columns]))["y"].shape == (1024, 64 * columns)
+        loaded, most = libraries() - before, max(most, tasks() - begun)
+        seen |= loaded
+        assert len(loaded) <= 2
+    assert len(seen) == 5 and threads - 1 <= most <= 2 * (threads - 1)
     del run
     gc.collect()
-    assert not libraries() - before
+    assert not libraries() - before and tasks() <= begun
 
 
 def test_a_running_program_survives_its_eviction(

@@ -260,6 +260,7 @@ def test_losses_of_a_regressor() -> None:
         ({"hidden": "8"}, "positive sizes, not '8'", "hidden=(100,)"),
         ({"max_iter": 0}, "max_iter must be a positive integer, not 0", ""),
         ({"batch_size": "all"}, "positive integer or \"auto\", not 'all'", ""),
+        ({"early_stopping": "no"}, "early_stopping must be True or False, not 'no'", ""),
         ({"tol": -1}, "tol must be a number from 0, not -1", ""),
         ({"validation_fraction": 1.5}, "from 0 to 1, not 1.5", ""),
         ({"optimizer": "adm"}, "no optimizer 'adm'", "did you mean 'Adam'"),

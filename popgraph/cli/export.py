@@ -37,7 +37,7 @@ from popgraph.support.writing import write_files
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.backends.tools import Exported, Function, Step, Trained, Vector
+    from popgraph.backends.tools import Exported, Exporter, Function, Step, Trained, Vector
     from popgraph.compiler import BuildRequest
     from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
@@ -228,11 +228,10 @@ def command(
     from popgraph.support import determinism
     from popgraph.support.determinism import PORTABLE
 
-    kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train)
-    if kinds and activations != Activations.FLOAT:
+    kinds = _kinds(derivatives, wrt, of, casadi=casadi, train=train, activations=activations)
+    if run_dim and not train:
         raise typer.BadParameter(
-            "derivatives belong to --activations float: rounding has none",
-            param_hint="--activations",
+            "belongs to --train; without it, use --dim", param_hint="--run-dim"
         )
     wanted = determinism.wanted(PORTABLE if portable else "")
     # Portable results have the order of speed, whatever the target's usual goal is.
@@ -262,17 +261,43 @@ def command(
     step = None if task is None else _device_step(task, step_options)
     module, compilation, _ = models.opened(model, dim, value, train=train, ranged=True, step=step)
     made = options(schedule=schedule, indices=indices, passes=extra, activations=activations)
-    made = replace(made, machine=exporter.machine, dropout=dropout)
-    made = replace(made, optimize=exporter.optimize, determinism=wanted)
+    made = _options(replace(made, dropout=dropout, determinism=wanted), exporter, step, threads)
+    given = models.given(module, models.pairs(example or (), "--input"), (), complete=False)
+    request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
+    inputs = _inputs(module, made, given)
+    _check_sizes(sizes_of(module), kinds, train=train)
+    functions = [_derivative(request.copy(), inputs, kind, wrt or (), of or ()) for kind in kinds]
+    if run_dim or exporter.adds_run:
+        inferred = run_dim or models.of_model(model, dim or ())
+        functions.append(_inference(request, model, inferred, value, given, adapters))
+    exported = None
+    if step is None:
+        vectors = _lowered_to_sizes(request, model, dim, value, inputs, exporter.steps(1))
+    else:
+        request, vectors, exported = _lowered_step(request, step, exporter, inputs)
+    found = exporter.export(request.module, compilation.weights, vectors, functions, exported)
+    for folder in {(output / file).parent for file in found.files}:
+        folder.mkdir(parents=True, exist_ok=True)
+    write_files([(output / file, parts) for file, parts in found.files.items()])
+    typer.echo(f"{output}: {', '.join(sorted(found.files))}")
+    typer.echo(_needs(found))
+
+
+def _options(made: Options, exporter: Exporter, step: DeviceStep | None, threads: int) -> Options:
+    """The options of a program for the exporter's machine."""
+    from popgraph import compiler
+
+    made = replace(made, machine=exporter.machine, optimize=exporter.optimize)
     if step is not None:
         step.check(exporter.machine)
         made = step.options(made)
     if not exporter.is_here:
         made = replace(made, measured=())
-    made = compiler.for_this_machine(made, threads)
-    given = models.given(module, models.pairs(example or (), "--input"), (), complete=False)
-    request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
-    sizes, inputs = sizes_of(module), _inputs(module, made, given)
+    return compiler.for_this_machine(made, threads)
+
+
+def _check_sizes(sizes: Sequence[Size], kinds: Sequence[str], *, train: bool) -> None:
+    """An error for derivatives or a training step of a model for ranges of sizes."""
     if sizes and kinds:
         raise typer.BadParameter(
             f"derivatives need one size for each dimension: --dim {sizes[0].name}=4",
@@ -284,37 +309,41 @@ def command(
             "--dim",
             f"--dim {sizes[0].name}={sizes[0].bound}; --accumulate adds up several batches",
         )
-    functions = [_derivative(request.copy(), inputs, kind, wrt or (), of or ()) for kind in kinds]
-    if run_dim and not train:
-        raise typer.BadParameter(
-            "belongs to --train; without it, use --dim", param_hint="--run-dim"
-        )
-    if run_dim or exporter.adds_run:
-        inferred = run_dim or models.of_model(model, dim or ())
-        functions.append(_inference(request, model, inferred, value, given, adapters))
-    vectors, runs = [], exporter.steps(1 if step is None else step.period)
-    if not sizes:
-        vectors.append(_vector(request.copy(), inputs, runs))
-    if step is None:
-        models.lower_to_sizes(request, model, dim, value)
-        exported = None
-    else:
-        trained = None
-        # Loops that layers share are other code than the trainer's, which fuses other products.
-        if made.is_portable or (exporter.is_here and exporter.optimize == Goal.SPEED):
-            trained = _trained(step, request.copy(), vectors[0].inputs, runs)
-        request, exported = _lowered(step, request, trained)
-    sizes = sizes_of(module)  # It is known by now which number each one begins at.
+
+
+def _lowered_to_sizes(
+    request: BuildRequest,
+    model: Path,
+    dim: Sequence[str] | None,
+    value: Sequence[str] | None,
+    inputs: Mapping[str, Array],
+    runs: int,
+) -> list[Vector]:
+    """Lowers a model for its ranges of sizes; returns its test vectors."""
+    from popgraph.cli import models
+    from popgraph.dialects.program.sizes import sizes_of
+
+    vectors = [] if sizes_of(request.module) else [_vector(request.copy(), inputs, runs)]
+    models.lower_to_sizes(request, model, dim, value)
+    sizes = sizes_of(request.module)  # It is known by now which number each one begins at.
     for numbers in _numbers(sizes):
         parts = models.at_sizes(model, dim, value, numbers)
         own = replace(request, module=parts[0], compilation=parts[1])
         vectors.append(_vector(own, inputs, runs, sizes, numbers))
-    found = exporter.export(request.module, compilation.weights, vectors, functions, exported)
-    for folder in {(output / file).parent for file in found.files}:
-        folder.mkdir(parents=True, exist_ok=True)
-    write_files([(output / file, parts) for file, parts in found.files.items()])
-    typer.echo(f"{output}: {', '.join(sorted(found.files))}")
-    typer.echo(_needs(found))
+    return vectors
+
+
+def _lowered_step(
+    request: BuildRequest, step: DeviceStep, exporter: Exporter, inputs: Mapping[str, Array]
+) -> tuple[BuildRequest, list[Vector], Step]:
+    """The program of a training step, lowered, its test vector, and what the trainer computes."""
+    runs = exporter.steps(step.period)
+    vector, trained = _vector(request.copy(), inputs, runs), None
+    # Loops that layers share are other code than the trainer's, which fuses other products.
+    if request.options.is_portable or (exporter.is_here and exporter.optimize == Goal.SPEED):
+        trained = _trained(step, request.copy(), vector.inputs, runs)
+    request, exported = _lowered(step, request, trained)
+    return request, [vector], exported
 
 
 def _check_training(train: bool, given: Mapping[str, object]) -> None:
@@ -375,6 +404,7 @@ def _kinds(
     *,
     casadi: bool,
     train: bool,
+    activations: Activations,
 ) -> list[str]:
     """The derivatives to export; BadParameter for wrong ones and for options without them."""
     if derivatives is None:
@@ -390,6 +420,11 @@ def _kinds(
     if train:
         raise typer.BadParameter(
             "--train exports a training step, which has no derivatives", param_hint="--derivatives"
+        )
+    if activations != Activations.FLOAT:
+        raise typer.BadParameter(
+            "derivatives belong to --activations float: rounding has none",
+            param_hint="--activations",
         )
     from popgraph.training.jacobian_products import DERIVATIVES
 

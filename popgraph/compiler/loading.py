@@ -15,9 +15,9 @@ from popgraph.builder.source import ModelSource
 from popgraph.dialects.levels import level_of
 from popgraph.dialects.text import parse
 from popgraph.passes.base import Compilation
+from popgraph.support.argument_types import check_types
 from popgraph.support.errors import PassError
 from popgraph.support.files import is_language_model, path_of
-from popgraph.support.names import names_arguments
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
@@ -64,7 +64,7 @@ def load(
             ), compilation
 
 
-@names_arguments
+@check_types()
 def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
     """
     Converts any model to `.pgraph` text; a notebook shows it in colours.

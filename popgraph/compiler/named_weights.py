@@ -20,12 +20,13 @@ from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.checkpoints import Checkpoint, open_checkpoint
 from popgraph.support.errors import ModelError, TypeMismatchError
 from popgraph.support.files import state_of
 from popgraph.support.ggml_blocks import Blocks
-from popgraph.support.names import closest, names_arguments
+from popgraph.support.names import closest
 from popgraph.support.reading import Unreadable
 from popgraph.support.shapes import text
 
@@ -57,7 +58,7 @@ class LoadedModel(ModelSource):
         return self.read.clone()
 
 
-@names_arguments
+@check_types()
 def load_weights(
     model: Model, weights: Any, *, names: Names = None, strict: bool = True
 ) -> LoadedModel:

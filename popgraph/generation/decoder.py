@@ -22,9 +22,9 @@ from popgraph.generation.states import (
 from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.start import compile
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
-from popgraph.support.names import names_arguments
 from popgraph.support.warnings import NoCacheWarning
 
 RESERVED = 512
@@ -49,7 +49,7 @@ class Decoder:
     the model limit it. Without `cache`, all tokens are computed again for each new one.
     """
 
-    @names_arguments
+    @check_types()
     def __init__(
         self,
         model: Any,

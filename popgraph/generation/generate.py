@@ -8,14 +8,14 @@ import numpy as np
 
 from popgraph.backends.registry import DEFAULT
 from popgraph.generation.decoder import Decoder, Prompts
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
-from popgraph.support.names import names_arguments
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
 
 
-@names_arguments
+@check_types("max_new_tokens")
 def generate(
     model: Any,
     ids: Prompts,

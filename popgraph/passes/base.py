@@ -35,6 +35,8 @@ for _kind in (SSAValue, Operation, Block, Region):
 VECTORS = ("vector_bytes", "registers")
 _HOLDERS: dict[str, tuple[str, ...]] = {"target": ("machine", "tuning"), "tuning": ("tuning",)}
 """Fields of passes that hold thresholds, and the parts of a target that they contain."""
+_FROM_OPTIONS = (*_HOLDERS, "threads")
+"""Fields of passes that options set."""
 
 
 def _numbers(holder: Machine | Tuning) -> list[str]:
@@ -104,9 +106,14 @@ class Pass(ModulePass):
     """Names of passes that must follow this one, for better code."""
 
     @classmethod
-    def of(cls, options: Options) -> Pass | None:
-        """The pass configured by these options; None if they do not need it."""
-        return cls()
+    def of(cls, options: Options) -> Self | None:
+        """
+        The pass configured by these options; None if they do not need it.
+
+        Fields named `target`, `tuning` and `threads` have the values of the options.
+        """
+        own = {each.name for each in fields(cls)}
+        return cls(**{name: getattr(options, name) for name in _FROM_OPTIONS if name in own})
 
     @classmethod
     def from_spec(cls, spec: ArgSpec) -> Self:

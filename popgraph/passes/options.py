@@ -8,6 +8,7 @@ from dataclasses import InitVar, dataclass
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import Replication
 from popgraph.support import determinism
+from popgraph.support.argument_types import check_fields
 from popgraph.support.derivatives import GRADIENT as GRADIENT
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES
@@ -134,11 +135,14 @@ class Options:
             vectors = vector_bytes or given.vector_bytes
             machine = given.with_vectors(vectors, registers or given.registers)
             object.__setattr__(self, "machine", machine)
-        object.__setattr__(self, "determinism", determinism.wanted(self.determinism))
         if isinstance(self.passes, str):
             raise PassError(
                 f"{self.passes!r} is not a list of passes", "Options.passes", f"[{self.passes!r}]"
             )
+        if isinstance(self.disabled, list | tuple | set):
+            object.__setattr__(self, "disabled", frozenset(self.disabled))
+        check_fields(self)
+        object.__setattr__(self, "determinism", determinism.wanted(self.determinism))
         object.__setattr__(self, "passes", tuple(self.passes))
         if self.optimize not in OPTIMIZE:
             raise PassError(

@@ -34,10 +34,10 @@ from popgraph.quantization.static import quantize_static, rounded_values
 from popgraph.quantization.weights import Key, Rounded, Weights, key_of
 from popgraph.runner import Runner
 from popgraph.start import compile as compiled
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.memo import cached_property
-from popgraph.support.names import names_arguments
 from popgraph.support.progress import report
 from popgraph.support.spelling import setting
 
@@ -71,7 +71,7 @@ class Quantized:
         return self.report.__rich__()
 
 
-@names_arguments
+@check_types()
 def quantize(
     model: Model,
     calibration: Data = None,

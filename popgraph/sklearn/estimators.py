@@ -20,6 +20,7 @@ from popgraph.builder.pgraph import parse_optimizer
 from popgraph.builder.pgraph.check.loss_table import ALIKE, LOSSES, loss_named
 from popgraph.passes.optimizer_spec import OptimizerSpec, Scalar
 from popgraph.sklearn.network import Given, Network, ParameterError, network_of
+from popgraph.support.argument_types import admits
 from popgraph.support.arrays import Array
 from popgraph.training.callbacks import Callback
 from popgraph.training.keras_callbacks import EarlyStopping
@@ -295,6 +296,9 @@ class _Estimator(BaseEstimator):
                     + f", not {value!r}",
                     name,
                 )
+        for name in ("early_stopping", "shuffle", "warm_start"):
+            if not admits(bool)(value := getattr(self, name)):
+                raise ParameterError(f"{name} must be True or False, not {value!r}", name)
         if not isinstance(self.optimizer, str):
             raise ParameterError(
                 f"an optimizer is a text, not {self.optimizer!r}",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import product
 from operator import mul
 
@@ -104,19 +105,16 @@ def split_slice(pattern: str) -> tuple[str, str]:
     return (pattern, "") if found is None else (found[1], found[2])
 
 
+def selects(pattern: str, name: str) -> bool:
+    """Whether a pattern selects a tensor, or a slice of it."""
+    return name == pattern or fnmatchcase(name, split_slice(pattern)[0])
+
+
+def slice_of(pattern: str, name: str) -> str:
+    """The slice that a pattern selects of a tensor; "" for all of it, also if the name has one."""
+    return "" if pattern == name else split_slice(pattern)[1]
+
+
 def written(boxes: Mapping[str, Box]) -> tuple[str, ...]:
-    """Boxes of tensors in text form: `w[0:8, 0:4]`."""
+    """Boxes of tensors in text form, which `split_slice` reads: `w[0:8, 0:4]`."""
     return tuple(f"{name}[{box}]" for name, box in boxes.items())
-
-
-def parsed(texts: Sequence[str]) -> dict[str, Box]:
-    """Boxes from the text form that `written` returns."""
-    found = {}
-    for one in texts:
-        name, slices = split_slice(one)
-        ends = [range_.split(":") for range_ in slices.split(",")]
-        starts = tuple(int(start) for start, _ in ends)
-        stops = tuple(int(stop) for _, stop in ends)
-        sizes = tuple(stop - start for start, stop in zip(starts, stops, strict=True))
-        found[name] = Box(starts, sizes)
-    return found

@@ -65,7 +65,7 @@ class UnsizedError(UnsupportedError):
 
 
 class ArgumentError(PopgraphError, TypeError):
-    """An unknown keyword argument of a public function."""
+    """An argument of a public function has an unknown name, or a value of another type."""
 
 
 class CallError(PopgraphError):

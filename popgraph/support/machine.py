@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from popgraph.support import extensions
+from popgraph.support.argument_types import check_fields
 from popgraph.support.errors import ExtensionError
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -137,6 +138,9 @@ class Machine:
     """Cycles for a thread to claim a chunk."""
     cores: int = field(default=1, repr=False)
     """Number of cores, for reports only: programs do not depend on it."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def is_scalar(self) -> bool:

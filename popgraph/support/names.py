@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
 from popgraph.support.errors import ArgumentError
@@ -78,18 +77,6 @@ class Names:
     def unknown(self, given: str) -> tuple[str, str]:
         """The error and the hint for an unknown name."""
         return f"there is no {self.kind} {given!r}", self.hint(given)
-
-
-def names_arguments(function: _Function) -> _Function:
-    """Makes errors for unknown keyword arguments list the valid ones."""
-    taken = signature(function)
-
-    @wraps(function)
-    def called(*args: Any, **named: Any) -> Any:
-        check_keywords(function, taken, named)
-        return function(*args, **named)
-
-    return called  # type: ignore[return-value]
 
 
 def check_keywords(

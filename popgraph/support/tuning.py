@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from popgraph.support.argument_types import check_fields
 from popgraph.support.machine import Machine
 
 PIXEL_LANES = 16
@@ -808,6 +809,9 @@ class Tuning:
     A bound of compile time: NumPy takes seconds, readers of the literal can read it strided.
     Felt by inference/bvlc_alexnet (zen4 x1): halved 1.00/1.00, doubled =.
     """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def fills_vectors(self, pixels: int) -> bool:
         """Whether a row of pixels fills the lanes of vectors, the last ones in shorter vectors."""

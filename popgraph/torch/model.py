@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from popgraph.builder.onnx.message import read_message
+from popgraph.support.argument_types import check_types
 from popgraph.support.errors import RunError, UnsupportedError
-from popgraph.support.names import names_arguments
 from popgraph.support.warnings import PopgraphWarning
 from popgraph.torch.capture import exported_program, hold, quiet, reason_of, to_onnx
 from popgraph.torch.translations import MODEL
 
 
-@names_arguments
+@check_types("module", "dynamic_shapes")
 def from_torch(
     module: nn.Module,
     example_inputs: Any,

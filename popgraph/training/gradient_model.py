@@ -27,9 +27,10 @@ from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.support import dtypes
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
-from popgraph.support.names import closest, names_arguments
+from popgraph.support.names import closest
 from popgraph.support.spelling import setting
 from popgraph.training.problem import Optimizer, TrainingArguments, TrainingProblem
 from popgraph.training.selection import WeightPatterns
@@ -38,7 +39,7 @@ ANY_RULE = "SGD(0.1)"
 """A training has an optimizer, also where only its gradients are exported."""
 
 
-@names_arguments
+@check_types()
 def onnx_gradient(
     model: Model,
     loss: str | None = None,

@@ -23,10 +23,11 @@ from popgraph.passes.graphcore.jacobians import add_jacobian
 from popgraph.passes.graphcore.to_onnx import graphcore_to_onnx
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.derivatives import GRADIENT, TANGENT
 from popgraph.support.errors import ModelError
-from popgraph.support.names import closest, names_arguments
+from popgraph.support.names import closest
 from popgraph.support.spelling import setting
 from popgraph.training.gradient_model import check_names, simplify
 
@@ -66,7 +67,7 @@ DERIVATIVES: Mapping[str, Derivative] = {
 """The derivatives of a model, by the names that `popgraph export --derivatives` takes."""
 
 
-@names_arguments
+@check_types()
 def onnx_vjp(
     model: Model,
     wrt: Sequence[str] | str | None = None,
@@ -89,7 +90,7 @@ def onnx_vjp(
     return _exported(add_vjp, model, wrt, outputs, sizes, values, straight_through)
 
 
-@names_arguments
+@check_types()
 def onnx_jvp(
     model: Model,
     wrt: Sequence[str] | str | None = None,

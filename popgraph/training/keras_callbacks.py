@@ -11,6 +11,7 @@ from math import inf, isfinite
 from pathlib import Path
 
 from popgraph.compiler.saving import check_kind
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.safetensors import safetensors
@@ -133,6 +134,7 @@ class EarlyStopping(Callback):
     `start_from_epoch` do not count. `restore_best_weights` ends with the weights of the best epoch.
     """
 
+    @check_types()
     def __init__(
         self,
         monitor: str = "val_loss",
@@ -191,6 +193,7 @@ class ReduceLROnPlateau(Callback):
 
     sets_learning_rate = True
 
+    @check_types()
     def __init__(
         self,
         monitor: str = "val_loss",
@@ -245,6 +248,7 @@ class LearningRateScheduler(Callback):
 
     sets_learning_rate = True
 
+    @check_types()
     def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
         super().__init__()
         self.schedule, self.verbose = schedule, verbose
@@ -277,6 +281,7 @@ class ModelCheckpoint(Callback):
     a training with the same bits, use `fit(checkpoint=...)` instead.
     """
 
+    @check_types()
     def __init__(
         self,
         filepath: str | Path,
@@ -352,6 +357,7 @@ class CSVLogger(Callback):
     `append` continues an existing file, without a second heading.
     """
 
+    @check_types()
     def __init__(self, filename: str | Path, separator: str = ",", append: bool = False) -> None:
         super().__init__()
         self._path, self._separator, self._appends = Path(filename), separator, append
@@ -394,6 +400,7 @@ class TerminateOnNaN(Callback):
 class LambdaCallback(Callback):
     """Calls functions with the arguments of Keras' methods of the same names."""
 
+    @check_types()
     def __init__(
         self,
         on_epoch_begin: Callable[[int, Logs], object] | None = None,

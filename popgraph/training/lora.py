@@ -16,10 +16,11 @@ import numpy as np
 from popgraph.compiler import Model
 from popgraph.dialects.onnx import model_of
 from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.checkpoints import open_checkpoint
 from popgraph.support.errors import ArgumentError, ModelError, TypeMismatchError
-from popgraph.support.names import closest, names_arguments
+from popgraph.support.names import closest
 from popgraph.support.ranks.world import world
 from popgraph.support.reading import Unreadable, read_range, reading, size_of
 from popgraph.support.safetensors import entries, safetensors
@@ -51,7 +52,7 @@ _PLAIN = re.compile(r"[\w.:]+")
 """The name of a module; PEFT also takes regular expressions."""
 
 
-@names_arguments
+@check_types()
 def lora(
     model: Model,
     rank: int = 4,
@@ -113,7 +114,7 @@ def _number(name: str, given: object) -> float:
     return float(given)
 
 
-@names_arguments
+@check_types()
 def merge_lora(model: Model | Trainer) -> LoraModel:
     """
     The model without adapters: W + alpha / rank * B A replaces each adapted weight.
@@ -125,7 +126,7 @@ def merge_lora(model: Model | Trainer) -> LoraModel:
     return found.changed(lambda module: merge_adapters(module, found.weights))
 
 
-@names_arguments
+@check_types()
 def save_lora(model: Model | Trainer, path: str | Path) -> None:
     """
     Writes the adapters alone, as one `.safetensors` file or as a folder with PEFT's two files.
@@ -158,7 +159,7 @@ def save_lora(model: Model | Trainer, path: str | Path) -> None:
         write_files(files)
 
 
-@names_arguments
+@check_types()
 def load_lora(
     model: Model,
     adapters: Any,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, cos, floor, log, pi
 
+from popgraph.support.argument_types import check_fields
 from popgraph.support.errors import ModelError
 
 
@@ -16,6 +17,9 @@ class LearningRateSchedule(ABC):
 
     It replaces the learning rate of the optimizer. Texts such as "cosine(steps=1000)" multiply it.
     """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @abstractmethod
     def __call__(self, step: int) -> float:
@@ -30,7 +34,7 @@ class _Decay(LearningRateSchedule):
     decay_steps: float
     decay_rate: float
     staircase: bool = False
-    name: str = ""
+    name: str | None = None
 
     def _passed(self, step: int) -> float:
         passed = step / self.decay_steps
@@ -73,7 +77,7 @@ class PolynomialDecay(LearningRateSchedule):
     end_learning_rate: float = 0.0001
     power: float = 1.0
     cycle: bool = False
-    name: str = ""
+    name: str | None = None
 
     def __call__(self, step: int) -> float:
         at, steps = float(step), float(self.decay_steps)
@@ -94,9 +98,10 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
     boundaries: Sequence[float]
     values: Sequence[float]
-    name: str = ""
+    name: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.values) != len(self.boundaries) + 1:
             raise ModelError(
                 f"{len(self.boundaries)} boundaries have {len(self.values)} values",
@@ -121,7 +126,7 @@ class CosineDecay(LearningRateSchedule):
     initial_learning_rate: float
     decay_steps: float
     alpha: float = 0.0
-    name: str = ""
+    name: str | None = None
     warmup_target: float | None = None
     warmup_steps: float = 0
 
@@ -152,7 +157,7 @@ class CosineDecayRestarts(LearningRateSchedule):
     t_mul: float = 2.0
     m_mul: float = 1.0
     alpha: float = 0.0
-    name: str = ""
+    name: str | None = None
 
     def __call__(self, step: int) -> float:
         passed = step / self.first_decay_steps

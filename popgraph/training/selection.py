@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.values import backward_slice
 from popgraph.passes.onnx.evaluate_constants import Constants
-from popgraph.support.boxes import BadSlice, Box, split_slice
+from popgraph.support.boxes import BadSlice, Box, selects, slice_of, split_slice
 from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod
@@ -77,7 +77,7 @@ class WeightPatterns:
         """ModelError if a pattern matches no weight, or if `freeze` has a slice."""
         for option in ("freeze", "train_only"):
             for pattern in getattr(self, option):
-                if not any(_matches(name, pattern) for name in names):
+                if not any(selects(pattern, name) for name in names):
                     raise _unmatched_pattern(pattern, option, names)
         for pattern in self.freeze:
             if (sliced := split_slice(pattern))[1] and pattern not in names:
@@ -88,13 +88,13 @@ class WeightPatterns:
                 )
 
     def freezes(self, name: str) -> bool:
-        return any(_matches(name, pattern) for pattern in self.freeze)
+        return any(selects(pattern, name) for pattern in self.freeze)
 
     def excludes(self, name: str) -> bool:
         return bool(self.train_only) and not self.includes(name)
 
     def includes(self, name: str) -> bool:
-        return any(_matches(name, pattern) for pattern in self.train_only)
+        return any(selects(pattern, name) for pattern in self.train_only)
 
     def box(self, name: str, shape: Shape) -> tuple[Box | None, str]:
         """
@@ -102,8 +102,8 @@ class WeightPatterns:
 
         ModelError for a slice that does not fit, or if another pattern selects the weight as well.
         """
-        matching = [one for one in dict.fromkeys(self.train_only) if _matches(name, one)]
-        sliced = [one for one in matching if one != name and split_slice(one)[1]]
+        matching = [one for one in dict.fromkeys(self.train_only) if selects(one, name)]
+        sliced = [one for one in matching if slice_of(one, name)]
         if not sliced:
             return None, ""
         if len(matching) > 1:
@@ -112,7 +112,7 @@ class WeightPatterns:
                 "train_only",
                 "one slice, or the whole weight",
             )
-        slices = split_slice(sliced[0])[1]
+        slices = slice_of(sliced[0], name)
         return box_of(slices, name, shape), slices
 
 
@@ -127,11 +127,6 @@ def box_of(slices: str, name: str, shape: Shape) -> Box | None:
             f"ranges of its axes, such as {name}[0:{max(1, shape[0] // 2) if shape else 1}]",
         ) from error
     return None if box.covers(shape) else box
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a pattern selects a weight, or a slice of it."""
-    return name == pattern or fnmatchcase(name, split_slice(pattern)[0])
 
 
 def _patterns(option: str, given: object) -> tuple[str, ...]:
@@ -266,7 +261,7 @@ def select(
     weights, roles = weights_by_name(graph), Roles(module, origin or Origin.of(module))
     patterns.check(list(weights))
     slices = slices or {}
-    on_path = _backward_slice(graph, loss)
+    on_path = backward_slice(_values_named(graph, loss), nested=True)
     adapters = frozenset[str]() if patterns.train_only else adapter_names(weights)
     found: list[Weight] = []
     for name, initializer in weights.items():
@@ -319,21 +314,6 @@ def _fate(
     if reason_against and not (floats and patterns.includes(name)):
         return UNTRAINED, reason_against
     return (TRAINED, "") if affects_loss else (UNTRAINED, "the loss does not depend on it")
-
-
-def _backward_slice(graph: Graph, name: str) -> set[SSAValue]:
-    """The value of this name and all values from which it is computed."""
-    found: set[SSAValue] = set()
-    pending = _values_named(graph, name)
-    while pending:
-        value = pending.pop()
-        if value in found:
-            continue
-        found.add(value)
-        if isinstance(value.owner, Operation):
-            for op in value.owner.walk():
-                pending.extend(op.operands)
-    return found
 
 
 def _values_named(graph: Graph, name: str) -> list[SSAValue]:

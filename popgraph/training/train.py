@@ -8,8 +8,8 @@ from pathlib import Path
 from popgraph.backends.registry import DEFAULT
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import Model
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
-from popgraph.support.names import names_arguments
 from popgraph.training.callbacks import Callback
 from popgraph.training.loss_expressions import ClassWeights
 from popgraph.training.metrics import AnyMetric
@@ -18,7 +18,7 @@ from popgraph.training.samples import Data
 from popgraph.training.trainer import Trainer
 
 
-@names_arguments
+@check_types("loss")
 def train(
     model: Model,
     data: Data,

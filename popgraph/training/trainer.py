@@ -22,6 +22,7 @@ from popgraph.engine.plan import StepPlan
 from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.quantization.training import quantized_model
+from popgraph.support.argument_types import check_types
 from popgraph.support.arrays import Array
 from popgraph.support.boxes import written
 from popgraph.support.errors import ModelError, RunError
@@ -31,7 +32,6 @@ from popgraph.support.reading import Unreadable
 from popgraph.support.safetensors import read_all
 from popgraph.support.spelling import setting
 from popgraph.support.step_options import PRECISIONS, RECOMPUTED
-from popgraph.training.arguments import check_types
 from popgraph.training.best import BestEpoch, best_epoch_of
 from popgraph.training.callbacks import Callback, EpochLines
 from popgraph.training.checkpoints import CheckpointWriter, Facts, TrainingState, load

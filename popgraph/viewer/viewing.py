@@ -15,10 +15,10 @@ from popgraph.compiler import Model
 from popgraph.compiler.sizes import specialise
 from popgraph.ipu.machine import Ipu, device_named
 from popgraph.passes.options import Options
+from popgraph.support.argument_types import check_types
 from popgraph.support.errors import PassError
 from popgraph.support.figures import json_text
 from popgraph.support.files import path_of
-from popgraph.support.names import names_arguments
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
 from popgraph.viewer.flame import csv_of
@@ -74,7 +74,7 @@ class View:
         return f'<iframe sandbox="allow-scripts" srcdoc="{held}" style="{style}"></iframe>'
 
 
-@names_arguments
+@check_types()
 def view(
     model: Model,
     *,

@@ -228,7 +228,7 @@ def test_a_cold_run_imports_only_what_a_small_network_needs(tmp_path: Path) -> N
     """About 500 modules of this package, without training and other operators."""
     found = imported(tmp_path, COLD_RUN, dense(tmp_path, 1))
     assert not found & (UNUSED | {"lark", "popgraph.engine", "popgraph.training"})
-    assert len([name for name in found if name.startswith("popgraph")]) < 515
+    assert len([name for name in found if name.startswith("popgraph")]) < 520
     assert len([name for name in found if name.startswith("onnx")]) < 35
 
 

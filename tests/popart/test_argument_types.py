@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from popgraph.builder.opset.arguments import admits, anything, resolved
 from popgraph.builder.opset.enums import PopartEnum
 from popgraph.compat import popart as compatible
 from popgraph.popart.surface import entries
+from popgraph.support.argument_types import admits, anything, resolved
 
 popart: Any = compatible
 """PopART's module, untyped, since tests call it with wrong types."""

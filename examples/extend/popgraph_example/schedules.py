@@ -11,7 +11,6 @@ from popgraph.dialects.tile import ReduceOp
 from popgraph.extend import (
     Candidate,
     Compilation,
-    Options,
     Pass,
     Target,
     add_pass,
@@ -27,10 +26,6 @@ class PreferUnpacked(Pass):
     name = "prefer-unpacked"
     TOLERANCE = 1e-5
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> PreferUnpacked:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         choose_schedules(module, _cheapest_unpacked, self.target)

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import inspect
-import operator
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, wraps
+from functools import wraps
 from inspect import BoundArguments, Parameter, Signature
 from keyword import iskeyword
-from types import FunctionType, NoneType, UnionType
-from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
+from types import FunctionType
+from typing import Any, TypeVar
 
-import numpy as np
-
+from popgraph.support.argument_types import Test, admits, anything, resolved
 from popgraph.support.memo import cached_property
 
 CONTEXTS = ("debugContext", "debugPrefix", "debugName", "debug_context", "name")
 """PopART's parameter names for a node's debug context; every method accepts all of them."""
-
-Test: TypeAlias = Callable[[object], bool]
-"""Whether a value has a certain kind."""
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 _STORED = {bool: bool, int: int, float: float}
@@ -235,134 +229,3 @@ def _check_fields(kind: type) -> None:
         object.__setattr__(self, name, value if stored is None else stored(value))
 
     kind.__setattr__ = set_field  # type: ignore[method-assign, assignment]
-
-
-def anything(value: object) -> bool:
-    return True
-
-
-def resolved(annotation: object, names: dict[str, Any]) -> Any:
-    """Evaluates an annotation; Any if that fails."""
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, names)
-    except (NameError, AttributeError, TypeError):
-        return Any
-
-
-@cache
-def admits(kind: Any) -> Test:
-    """
-    The test of an annotation, with the conversions of pybind11.
-
-    `int` accepts objects with `__index__`, `float` those with `__float__`, `bool` those with
-    `__bool__`, and lists any sequence. Enumerations and classes accept their own members only.
-    """
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return _either([admits(one) for one in inner])
-    if origin is Callable:
-        return callable
-    if origin is not None:
-        return _container(origin, [admits(one) for one in inner if one is not Ellipsis])
-    if not isinstance(kind, type) or not _supports_isinstance(kind):
-        return anything
-    return _container(kind, []) if issubclass(kind, Iterable) else _instance(kind)
-
-
-def _either(tests: list[Test]) -> Test:
-    return lambda value: any(test(value) for test in tests)
-
-
-def _instance(kind: type) -> Test:
-    return lambda value: isinstance(value, kind)
-
-
-def _supports_isinstance(kind: type) -> bool:
-    """Whether `isinstance` supports the class; some protocols do not."""
-    try:
-        isinstance(None, kind)
-    except TypeError:
-        return False
-    return True
-
-
-def _container(origin: type, inner: list[Test]) -> Test:
-    """The test of a container: a mapping, a set, an array or a sequence."""
-    if not isinstance(origin, type):
-        return anything
-    if issubclass(origin, np.ndarray):
-        return lambda value: hasattr(value, "__array__") or isinstance(value, list)
-    if issubclass(origin, Mapping):
-        key, item = inner or (anything, anything)
-        return lambda value: (
-            isinstance(value, Mapping)
-            and all(key(name) and item(one) for name, one in value.items())
-        )
-    if issubclass(origin, str | bytes):
-        return _instance(origin)
-    each = inner[0] if inner else anything
-    if issubclass(origin, Set):
-        return _each(each, _instance(Set))
-    if origin is Iterable:
-        return _each(each, _is_listable)
-    if issubclass(list, origin) or origin is tuple:
-        return _each(each, _is_sequence)
-    return _instance(origin)
-
-
-def _each(test: Test, is_container: Callable[[Any], bool]) -> Test:
-    def all_are(value: Any) -> bool:
-        return is_container(value) and all(map(test, value))
-
-    return all_are
-
-
-def _is_sequence(value: Any) -> bool:
-    if isinstance(value, str | bytes | Mapping):
-        return False
-    return isinstance(value, list | tuple | np.ndarray) or (
-        hasattr(value, "__getitem__") and hasattr(value, "__len__")
-    )
-
-
-def _is_listable(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
-
-
-def _is_integer(value: object) -> bool:
-    try:
-        operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return False
-    return True
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, str | bytes | list | tuple):
-        return False
-    try:
-        float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _is_bool(value: object) -> bool:
-    return value is None or hasattr(value, "__bool__")
-
-
-_PLAIN: Mapping[object, Test] = {
-    Any: anything,
-    object: anything,
-    None: lambda value: value is None,
-    NoneType: lambda value: value is None,
-    bool: _is_bool,
-    int: _is_integer,
-    float: _is_number,
-    str: lambda value: isinstance(value, str | bytes),
-    os.PathLike: lambda value: isinstance(value, os.PathLike),
-}

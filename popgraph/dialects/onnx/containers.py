@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
@@ -31,24 +32,29 @@ from popgraph.dialects.program import BytesAttr
 from popgraph.support.errors import ModelError
 
 
-def _print_described(printer: Printer, op: Function | Model) -> None:
-    """Prints ` {producer = ...} {...}`: properties, then the body."""
-    printer.print_string(" ")
-    printer.print_attr_dict(op.properties)
-    printer.print_string(" ")
-    printer.print_region(op.body)
-    printer.print_op_attributes(op.attributes, print_keyword=True)
+class _Described(IRDLOperation):
+    """Text form ` {producer = ...} {...}`: properties, then the body."""
 
+    body = region_def("single_block")
 
-def _parse_described(parser: Parser) -> tuple[dict[str, Attribute], Region, dict[str, Attribute]]:
-    properties = parser.parse_optional_attr_dict()
-    body = parser.parse_region()
-    extra = parser.parse_optional_attr_dict_with_keyword()
-    return properties, body, dict(extra.data) if extra else {}
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_attr_dict(self.properties)
+        printer.print_string(" ")
+        printer.print_region(self.body)
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        properties = parser.parse_optional_attr_dict()
+        body = parser.parse_region()
+        extra = parser.parse_optional_attr_dict_with_keyword()
+        attributes = dict(extra.data) if extra else {}
+        return cls.build(properties=properties, regions=[body], attributes=attributes)
 
 
 @irdl_op_definition
-class Function(Body):
+class Function(_Described, Body):
     """
     A function of the model: a node `domain::function_name` calls it.
 
@@ -84,14 +90,6 @@ class Function(Body):
     def output_names(self) -> tuple[str, ...]:
         return self.outputs.texts
 
-    def print(self, printer: Printer) -> None:
-        _print_described(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Function:
-        properties, body, extra = _parse_described(parser)
-        return cls.build(properties=properties, regions=[body], attributes=extra)
-
     @property
     def defaults(self) -> dict[str, Attribute]:
         if self.default_names is None or self.default_values is None:
@@ -104,7 +102,7 @@ class Function(Body):
 
 
 @irdl_op_definition
-class Model(IRDLOperation):
+class Model(_Described):
     """A model: its functions, then its graph; properties describe the whole."""
 
     name = "onnx.Model"
@@ -117,7 +115,6 @@ class Model(IRDLOperation):
     doc = opt_prop_def(BytesAttr)
     metadata = opt_prop_def(MetadataAttr)
     rest = opt_prop_def(BytesAttr)
-    body = region_def("single_block")
     traits = traits_def(NoTerminator())
 
     def __init__(
@@ -136,14 +133,6 @@ class Model(IRDLOperation):
             },
             regions=[Region(Block([*functions, graph]))],
         )
-
-    def print(self, printer: Printer) -> None:
-        _print_described(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Model:
-        properties, body, extra = _parse_described(parser)
-        return cls.build(properties=properties, regions=[body], attributes=extra)
 
     @property
     def graph(self) -> Graph:

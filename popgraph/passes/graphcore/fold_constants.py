@@ -26,7 +26,6 @@ from popgraph.dialects.graphcore.collectives import Collective
 from popgraph.dialects.graphcore.quantization import Quantization
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, constant_array
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import prod
@@ -149,10 +148,6 @@ class FoldConstants(Pass):
     name = "fold-constants"
     TOLERANCE: ClassVar[float] = 0.0
     tuning: Tuning = Tuning()
-
-    @classmethod
-    def of(cls, options: Options) -> FoldConstants:
-        return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):

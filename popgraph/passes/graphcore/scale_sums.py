@@ -27,7 +27,6 @@ from popgraph.passes.graphcore.fold_constants import bytes_of
 from popgraph.passes.graphcore.intervals import Interval
 from popgraph.passes.graphcore.pack_words import packed
 from popgraph.passes.graphcore.scaled_weights import Scaled, ScaledFinder, block_of
-from popgraph.passes.options import Options
 from popgraph.support.laws import Proof, real_law, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -151,10 +150,6 @@ class ScaleSums(Pass):
     AFTER = ("contract-quantized",)
     BEFORE = ("fold-constants",)
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> ScaleSums:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         apply_rules(module, [ScaleAfterwards(compilation.weights, self.target)])

@@ -15,7 +15,6 @@ from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
-from popgraph.passes.options import Options
 from popgraph.support.laws import Proof, real_law, variable
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
@@ -203,10 +202,6 @@ class SkipPadding(Pass):
     TOLERANCE = 1e-5
     AFTER = ("expand", "fold-constants", "canonicalize")
     tuning: Tuning = Tuning()
-
-    @classmethod
-    def of(cls, options: Options) -> SkipPadding:
-        return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         apply_rules(module, [SumElements(compilation.weights, self.tuning)])

@@ -8,7 +8,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.support.tuning import Target
 
 
@@ -26,10 +25,6 @@ class PrefetchPanels(Pass):
     name = "prefetch-panels"
     AFTER = ("unroll-loops",)
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> PrefetchPanels:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:

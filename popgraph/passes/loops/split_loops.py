@@ -8,7 +8,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.support.tuning import Target
 
 
@@ -27,10 +26,6 @@ class SplitLoops(Pass):
     name = "split-loops"
     BEFORE = ("interchange-loops", "vectorize-loops", "unroll-loops")
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> SplitLoops:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:

@@ -18,7 +18,6 @@ from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.dialects.tile.running import set_running
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import BOUND, UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
@@ -45,10 +44,6 @@ class BindSizes(Pass):
     GIVES = (BOUND,)
     AFTER = ("fuse-attention", "fuse-channels", "schedule-contractions")
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> BindSizes:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if not sizes_of(module):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -44,7 +43,7 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.dialects.onnx.writer import GraphWriter
-from popgraph.support.boxes import BadSlice, Box, split_slice
+from popgraph.support.boxes import BadSlice, Box, selects, slice_of, split_slice
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape
 from popgraph.support.step_options import STEP_OPTIONS
@@ -324,7 +323,7 @@ def _matches(pattern: Name | Text, weight: str) -> bool:
     """
     if isinstance(pattern, Name):
         return weight == pattern.text or weight.startswith(f"{pattern.text}/")
-    return weight == pattern.value or fnmatchcase(weight, split_slice(pattern.value)[0])
+    return selects(pattern.value, weight)
 
 
 def trained_slices(
@@ -342,8 +341,8 @@ def trained_slices(
             if _matches(pattern, name)
         ]
         for one, pattern in matching:
-            slices = "" if isinstance(pattern, Name) else split_slice(pattern.value)[1]
-            if not slices or (isinstance(pattern, Text) and pattern.value == name):
+            slices = "" if isinstance(pattern, Name) else slice_of(pattern.value, name)
+            if not slices:
                 continue
             if not one.others:
                 source.parse_error(

@@ -27,7 +27,6 @@ from popgraph.passes.graphcore.to_structured import (
     random,
     windows,
 )
-from popgraph.passes.options import Options
 from popgraph.passes.properties import (
     CHECKED,
     DENSE,
@@ -108,10 +107,6 @@ class GraphcoreToStructured(Pass):
     LOSES = (ONE_GRAPH,)
 
     tuning: Tuning = Tuning()
-
-    @classmethod
-    def of(cls, options: Options) -> GraphcoreToStructured:
-        return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         outliner = outline_bodies.Outliner(module)

@@ -35,7 +35,7 @@ from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.passes.properties import ONE_GRAPH
 from popgraph.passes.replication import belongs
-from popgraph.support.boxes import parsed
+from popgraph.support.boxes import Box, split_slice
 from popgraph.support.errors import PassError
 from popgraph.support.shapes import prod
 
@@ -97,21 +97,22 @@ class AddOptimizer(Pass):
         set_outputs(graph, outputs)
 
     def _train(self, graph: GraphOp, spec: OptimizerSpec, variables: Variables) -> None:
-        contexts, boxes = {}, parsed(self.parts)
+        contexts, slices = {}, dict(map(split_slice, self.parts))
         updated = {op.variable.text for op in graph.updates()}
         for op in list(graph.variables()):
             name = op.variable.text
             gradient = graph.outputs.get(GRADIENT + name)
             if gradient is None or name in updated:
                 continue
-            whole = name in boxes or DELAYED + name in variables.now
+            whole = name in slices or DELAYED + name in variables.now
             whole = whole or self._shows(name, itself=True)
             if spec.shards_weights(prod(shape_of(op.result))) and not whole:
                 op = shard_variable(op, spec.ranks, variables.weights)
                 variables.now[name] = op.result
                 contexts[name] = WeightContext(spec, variables, op, gradient, is_shard=True)
             else:
-                contexts[name] = WeightContext(spec, variables, op, gradient, box=boxes.get(name))
+                box = Box.of(slices[name], shape_of(op.result)) if name in slices else None
+                contexts[name] = WeightContext(spec, variables, op, gradient, box=box)
         variables.trained = set(contexts)
         for context in contexts.values() if spec.keeps_means else ():
             context.average()

@@ -36,7 +36,7 @@ from popgraph.passes.optimizer_spec import (
 )
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.passes.properties import EXPANDED, ONE_GRAPH, WORDLESS
-from popgraph.support.boxes import parsed
+from popgraph.support.boxes import Box, split_slice
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.shapes import prod, text
 from popgraph.support.warnings import UntrainedWeightsWarning
@@ -129,13 +129,13 @@ class Autodiff(Pass):
             backwards.add(loss, self._seed(graph, loss, compilation.weights))
         backwards.walk(needed([loss]))
         _name(backwards.gradients)
-        outputs, boxes = dict(graph.outputs), parsed(self.parts)
+        outputs, slices = dict(graph.outputs), dict(map(split_slice, self.parts))
         for name, value in targets.items():
             gradient = backwards.gradients.get(value)
             if gradient is not None:
-                if name in boxes:
+                if name in slices:
                     with backwards.building():
-                        gradient = boxed(gradient, boxes[name])
+                        gradient = boxed(gradient, Box.of(slices[name], shape_of(value)))
                 outputs[GRADIENT + name] = gradient
             elif name in self.gradients:
                 raise DifferentiationError(

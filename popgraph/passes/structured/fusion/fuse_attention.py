@@ -15,7 +15,6 @@ from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import has_even_strides, tensor
@@ -48,10 +47,6 @@ class FuseAttention(Pass):
     NEEDS = (UNCUT,)
     AFTER = ("fuse-rows", "schedule-contractions")
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> FuseAttention:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):

@@ -19,7 +19,6 @@ from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.structured.fused import LineBuffer, follows, keeps_leading, region
 from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import (
     has_even_strides,
@@ -58,10 +57,6 @@ class FuseChannels(Pass):
     AFTER = ("schedule-contractions",)
     threads: int = 1
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> FuseChannels:
-        return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         ending = SizeFlow.of_module(module).loops

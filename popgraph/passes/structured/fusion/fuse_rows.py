@@ -16,7 +16,6 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
@@ -47,10 +46,6 @@ class FuseRows(Pass):
     NEEDS = (UNCUT,)
     AFTER = ("assign-layouts",)
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> FuseRows:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):

@@ -19,7 +19,6 @@ from popgraph.dialects.tile.structured.combiners import combiners_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import located
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import UNCUT, UNSCHEDULED
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
@@ -63,10 +62,6 @@ class MergeMaps(Pass):
     AFTER = ("fuse-epilogue",)
     BEFORE = ("assign-layouts",)
     tuning: Tuning = Tuning()
-
-    @classmethod
-    def of(cls, options: Options) -> MergeMaps:
-        return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):

@@ -17,7 +17,6 @@ from popgraph.dialects.tile.structured.ops import element, indexed_dims, yielded
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import (
@@ -69,10 +68,6 @@ class SumInBlocks(Pass):
     NEEDS = (UNCUT,)
     BEFORE = ("fuse-rows", "schedule-contractions")
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> SumInBlocks:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):

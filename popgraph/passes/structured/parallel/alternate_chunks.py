@@ -12,7 +12,6 @@ from popgraph.dialects.program import CallLoopOp, ConstantOp, GraphOp, PrepareOp
 from popgraph.dialects.tile import ReduceOp, ViewOp, is_contraction
 from popgraph.dialects.tile.cut import NAME, CutAttr, Part
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import BOUND, UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
@@ -40,10 +39,6 @@ class AlternateChunks(Pass):
     LOSES = (UNCUT,)
     threads: int = 1
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> AlternateChunks:
-        return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.threads > 1:

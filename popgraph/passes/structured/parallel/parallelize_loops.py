@@ -14,7 +14,6 @@ from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.dialects.tile.cut import NAME, CutAttr, Part
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import BOUND, UNCUT
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops import kernels_of, parallel_loops_of
@@ -40,10 +39,6 @@ class ParallelizeLoops(Pass):
     LOSES = (UNCUT,)
     threads: int = 1
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> ParallelizeLoops:
-        return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.threads < 2:

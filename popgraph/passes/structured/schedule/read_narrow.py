@@ -21,7 +21,6 @@ from popgraph.dialects.tile.structured.ops import element, indexed_dims, maps_at
 from popgraph.dialects.tile.structured.product import copied
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
@@ -52,10 +51,6 @@ class ReadNarrow(Pass):
     NEEDS = (UNCUT,)
     BEFORE = ("schedule-contractions",)
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> ReadNarrow:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):

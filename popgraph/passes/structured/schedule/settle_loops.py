@@ -20,7 +20,6 @@ from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import tensor
@@ -53,10 +52,6 @@ class SettleLoops(Pass):
     NEEDS = (UNCUT,)
     BEFORE = ("schedule-contractions",)
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> SettleLoops:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants, flow = Constants(), SizeFlow.of_module(module)

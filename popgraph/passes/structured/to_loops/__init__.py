@@ -22,7 +22,6 @@ from popgraph.dialects.tile.running import sizes_for
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.properties import BOUND, LAUNCHED
 from popgraph.passes.structured.analysis.split_epilogue import split_blocks
 from popgraph.passes.structured.to_loops.kernel_functions import (
@@ -72,10 +71,6 @@ class StructuredToLoops(Pass):
     NEEDS = (BOUND,)
     GIVES = (LAUNCHED,)
     target: Target = Target()
-
-    @classmethod
-    def of(cls, options: Options) -> StructuredToLoops:
-        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
