@@ -210,7 +210,7 @@ Winograd = Annotated[
     Switch,
     typer.Option(
         case_sensitive=False,
-        help="Whether 3x3 convolutions may use Winograd's algorithm.",
+        help="Whether 3x3 and 2x2 convolutions may use Winograd's algorithm.",
     ),
 ]
 

@@ -73,7 +73,7 @@ class Options:
     soon: bool = False
     """Whether a short compile time matters more than speed: the goal of quick programs."""
     winograd: bool = True
-    """Whether 3x3 convolutions may use fewer multiplications, which rounds differently."""
+    """Whether 3x3 and 2x2 convolutions may use fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()
     """Schedules of contractions: `WHICH -> WAY`, see
     `dialects/tile/structured/schedule_override.py`."""

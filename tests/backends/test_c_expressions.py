@@ -531,6 +531,10 @@ def test_vectors_rounded_to_bf16_stay_f32(
             BF16,
         ),
         "twice": (lambda values: rounded(rounded(values[0])), F32),
+        "square": (
+            lambda values: rounded(kernels.make("arith.mulf", [rounded(values[0])] * 2, single)),
+            F32,
+        ),
     }
     functions = [
         (kernels.elementwise(name, [F32], type_, x.size, compute, lanes), ["x"], name)
@@ -541,6 +545,7 @@ def test_vectors_rounded_to_bf16_stay_f32(
     with np.errstate(all="ignore"):
         halves = x.astype(ml_dtypes.bfloat16)
         wanted = {"wide": halves.astype("f4"), "narrow": abs(halves), "twice": halves.astype("f4")}
+        wanted["square"] = (wanted["wide"] ** 2).astype(ml_dtypes.bfloat16).astype("f4")
     for name, array in wanted.items():
         same = found[name].view(f"u{array.itemsize}") == array.view(f"u{array.itemsize}")
         assert np.all(np.where(np.isnan(x), np.isnan(found[name].astype("f4")), same)), name

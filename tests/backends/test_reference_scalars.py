@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith, math, scf
 from xdsl.dialects.builtin import (
     Float8E8M0FNUType,
     FloatAttr,
@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     Signedness,
+    StringAttr,
     bf16,
     f16,
     f32,
@@ -30,8 +31,17 @@ from popgraph.backends.c.print import conversions, rows
 from popgraph.backends.c.print.unit import headers
 from popgraph.backends.reference.memory import numpy_dtype
 from popgraph.backends.reference.scalars import TYPED, function_of
-from popgraph.dialects.tile import RemainderOp
-from popgraph.dialects.tile.scalars import EXACT, RECORDS, SCALARS, Kind, Scalar, is_exact, named
+from popgraph.dialects.tile import DotOp, RemainderOp
+from popgraph.dialects.tile.scalars import (
+    EXACT,
+    RECORDS,
+    SCALARS,
+    Kind,
+    Scalar,
+    has_nan_of_bf16,
+    is_exact,
+    named,
+)
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
 
@@ -260,6 +270,26 @@ def test_literals_and_choices_of_halves_are_exact() -> None:
     # The negative of a float without a sign is not a number of its type.
     unsigned = arith.ExtFOp(scalars(Float8E8M0FNUType())[0], f32).result
     assert not is_exact(arith.NegfOp(unsigned).result, Float8E8M0FNUType())
+
+
+def test_only_arithmetic_on_bf16_has_its_nan() -> None:
+    """Loads of f32 may have a NaN of any bits; loops carry those of all their values."""
+    half, single, word = scalars(bf16, f32, i32)
+    wide = arith.ExtFOp(half, f32).result
+    total = DotOp(StringAttr("bf16"), word, word, arith.AddfOp(wide, wide)).result
+    assert has_nan_of_bf16(arith.MaximumfOp(total, arith.ConstantOp(FloatAttr(0, f32))).result)
+    assert not has_nan_of_bf16(arith.MulfOp(total, single).result)
+    assert not has_nan_of_bf16(DotOp(StringAttr("bf16"), word, word, single).result)
+    assert not has_nan_of_bf16(math.ExpOp(wide).result)
+    assert not has_nan_of_bf16(arith.ConstantOp(FloatAttr(float("nan"), f32)).result)
+    low, one = (arith.ConstantOp(IntegerAttr.from_index_int_value(at)) for at in (0, 1))
+    for first, added in ((wide, wide), (single, wide), (wide, single)):
+        block = Block(arg_types=[IndexType(), f32])
+        step = arith.AddfOp(block.args[1], added)
+        block.add_ops([step, scf.YieldOp(step)])
+        loop = scf.ForOp(low, one, one, [first], block)
+        found = {has_nan_of_bf16(loop.results[0]), has_nan_of_bf16(step.result)}
+        assert found == {first is added is wide}
 
 
 def test_constants_are_strict_in_their_type() -> None:

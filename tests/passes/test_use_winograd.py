@@ -41,6 +41,7 @@ from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.popart.api.builder import Builder
 from popgraph.support.arrays import Array
+from popgraph.support.machine import PRESETS
 from popgraph.support.tuning import Target
 from popgraph.testing.structured import graph_of, sum_epilogue
 from tests.checking import check_ir
@@ -63,12 +64,15 @@ class Spec:
     at_once: bool
     block: int
     chunk: int
+    window: int = 3
 
     def module(self) -> ModuleOp:
         (count, height, width), (before, behind) = self.image, self.channels
-        side = self.size + 2
+        more = self.window - 1
+        side = self.size + more
         sizes = (*self.image, behind)
-        shapes = [(count, height + 2, width + 2, before), (side**2, before, behind), (behind,)]
+        image = (count, height + more, width + more, before)
+        shapes = [image, (side**2, before, behind), (behind,)]
         lanes = VECTORS * WIDTH
         tap, c, k, last = (AffineExpr.dimension(dim) for dim in range(4))
         panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
@@ -78,7 +82,7 @@ class Spec:
         )
         maps = [AffineMap(4, 0, (last,)), AffineMap.identity(4)]
 
-        matrices = transforms(self.size)
+        matrices = transforms(self.size, self.window)
         total = count * -(-height // self.size) * -(-width // self.size)
         row = AffineExpr.dimension(1)
         factors = [AffineMap(4, 0, (tap, row, last)), AffineMap(4, 0, (tap, last, k))]
@@ -135,6 +139,7 @@ def specs(draw: st.DrawFn) -> Spec:
         draw(st.booleans()),
         draw(st.integers(1, 4)),
         draw(st.sampled_from([0, 2])),
+        draw(st.sampled_from([3, 2])),
     )
 
 
@@ -149,11 +154,11 @@ def convolution(x: Array, w: Array) -> Builder:
 
 def by_sums(x: Array, w: Array) -> Array:
     """A convolution of padded images, channels last, with weights [k, c, r, s]."""
-    height, width = x.shape[1] - 2, x.shape[2] - 2
+    window = w.shape[2]
+    height, width = (size - window + 1 for size in x.shape[1:3])
     windows = [
         np.einsum("nyxc,kc->nyxk", x[:, r : r + height, s : s + width], w[:, :, r, s])
-        for r in range(3)
-        for s in range(3)
+        for r, s in np.ndindex(window, window)
     ]
     return np.asarray(sum(windows))
 
@@ -181,10 +186,11 @@ def test_winograd_tiles_compute_the_convolution(spec: Spec, grain: int) -> None:
     rng = np.random.default_rng(0)
     count, height, width = spec.image
     before, behind = spec.channels
-    x = rng.standard_normal((count, height + 2, width + 2, before))
-    w = rng.standard_normal((behind, before, 3, 3))
+    more = spec.window - 1
+    x = rng.standard_normal((count, height + more, width + more, before))
+    w = rng.standard_normal((behind, before, spec.window, spec.window))
     bias, residual = rng.standard_normal(behind), rng.standard_normal((*spec.image, behind))
-    matrix = np.array(transforms(spec.size).weights)
+    matrix = np.array(transforms(spec.size, spec.window).weights)
     u = np.einsum("ir,js,kcrs->ijck", matrix, matrix, w).reshape(-1, before, behind)
     expected = by_sums(x, w) + bias + residual
     for written in (module, loops):
@@ -211,7 +217,7 @@ def into_nothing(fused: tile.FusedOp) -> None:
 
 
 def other_matrix(fused: tile.FusedOp) -> None:
-    fused.members[-1].properties["matrix"] = MatrixAttr.of(transforms(2).input)
+    fused.members[-1].properties["matrix"] = MatrixAttr.of(transforms(2, 3).input)
 
 
 def dense_weights(fused: tile.FusedOp) -> None:
@@ -288,7 +294,7 @@ def test_large_winograd_tiles_are_prefetched(side: int, asks: bool) -> None:
     type_ = TensorType(f64, (36, (side // 4) ** 2, 32))
 
     def build(values: Sequence[SSAValue]) -> list[Operation]:
-        matrix = transforms(4).input
+        matrix = transforms(4, 3).input
         return [tile.TransformTilesOp(values[0], (1, side, side), (0, 0), 4, matrix, type_)]
 
     module = graph_of([((1, side + 2, side + 2, 32), f64)], build)
@@ -328,6 +334,28 @@ def test_winograd_accuracy(size: int, channels: int) -> None:
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[2], found[3])
     assert np.any(found[0] != found[2]), "this convolution was to go by Winograd's transforms"
     assert np.abs(found[0] - expected).max() <= 1.3e-6 * np.abs(expected).max()
+
+
+def test_phases_of_a_transposed_convolution_use_winograd() -> None:
+    """Each phase of 4x4 windows with stride 2 is a convolution with a 2x2 window."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 64, 8, 8)).astype(np.float32)
+    w = (rng.standard_normal((64, 16, 4, 4)) / 16).astype(np.float32)
+    builder = Builder()
+    images = builder.addInputTensor("FLOAT", list(x.shape), "x")
+    weights = builder.addInitializedInputTensor(w, "w")
+    attributes = {"strides": [2, 2], "pads": [1, 1, 1, 1]}
+    builder.addOutputTensor(builder.aiOnnx.convtranspose([images, weights], **attributes))
+    module, compilation = load(builder)
+    lower(module, compilation, Options(machine=PRESETS["zen4"]), until="use-winograd")
+    assert sum(isinstance(op, tile.TransformTilesOp) for op in module.walk()) == 8
+    expected = np.zeros((1, 16, 18, 18))
+    for r, s in np.ndindex(4, 4):
+        spread = np.einsum("ncyx,ck->nkyx", x.astype(np.float64), w[:, :, r, s].astype(np.float64))
+        expected[:, :, r : r + 16 : 2, s : s + 16 : 2] += spread
+    expected = expected[:, :, 1:-1, 1:-1]
+    (found,) = popgraph.compile(builder)({"x": x}).values()
+    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
 def test_winograd_of_a_channel_slice() -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
-from xdsl.dialects import arith, math, vector
+from xdsl.dialects import arith, math, scf, vector
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerType,
     VectorType,
+    bf16,
     i1,
     i8,
 )
@@ -297,6 +298,57 @@ def is_exact(value: SSAValue, kind: Attribute) -> bool:
         pending += [source for source in sources if source not in seen]
         seen.update(sources)
     return True
+
+
+def has_nan_of_bf16(value: SSAValue) -> bool:
+    """
+    Whether the lower half of any NaN of an f32 is 0, as in a widened bf16.
+
+    Arithmetic returns the NaN of an operand, made quiet, or the processor's own, 0x7fc00000 or
+    0xffc00000. Values that loops carry have such NaN if the first one has, and each next one.
+    """
+    pending, seen = [value], {value}
+    while pending:
+        sources = _sources_of_nan(pending.pop())
+        if sources is None:
+            return False
+        pending += [source for source in sources if source not in seen]
+        seen.update(sources)
+    return True
+
+
+def _sources_of_nan(value: SSAValue) -> Sequence[SSAValue] | None:
+    """The values from which `value` may have a NaN; None if it may have one of any other bits."""
+    owner = value.owner
+    if isinstance(owner, Block):
+        loop = owner.parent_op()
+        number = owner.args.index(value) - 1
+        return _carried(loop, number) if isinstance(loop, scf.ForOp) and number >= 0 else None
+    match owner:
+        case arith.ExtFOp():
+            return () if _lane(owner.operands[0]) == bf16 else None
+        case arith.ConstantOp():
+            literal = owner.value
+            is_number = isinstance(literal, FloatAttr) and literal.value.data == literal.value.data
+            return () if is_number else None
+        case DotOp():
+            return (owner.total,) if owner.words.data == bf16.name else None
+        case arith.SelectOp() | SelectOp():
+            return owner.operands[1:]
+        case scf.ForOp():
+            return _carried(owner, owner.results.index(value))
+        case vector.BroadcastOp() | vector.FMAOp() | math.FmaOp():
+            return owner.operands
+        case arith.AddfOp() | arith.SubfOp() | arith.MulfOp() | arith.DivfOp():
+            return owner.operands
+    return owner.operands if _is_exact_function(owner) else None
+
+
+def _carried(loop: scf.ForOp, number: int) -> Sequence[SSAValue]:
+    """The first and the next value that a loop carries."""
+    last = loop.body.block.last_op
+    assert last is not None, "verified"
+    return loop.iter_args[number], last.operands[number]
 
 
 def _is_exact_function(owner: Operation | Block) -> TypeGuard[Operation]:

@@ -295,7 +295,7 @@ typedef _Float16 popgraph_halves_8 __attribute__((vector_size(16)));
 #define POPGRAPH_PLAIN_NEAREST_BF16(F, U, x) __extension__ ({ \
     const F number = (x); \
     const U wide = (U)number; \
-    (F)(((wide + 0x7fff + ((wide >> 16) & 1)) & 0xffff0000u) | (U)(number != number)); \
+    (F)(((wide + 0x7fff + ((wide >> 16) & 1)) | (U)(number != number)) & 0xffff0000u); \
 })
 #define POPGRAPH_NEAREST_BF16_8 POPGRAPH_PLAIN_NEAREST_BF16
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -305,11 +305,35 @@ typedef _Float16 popgraph_halves_8 __attribute__((vector_size(16)));
     const F number = (x); \
     const I wide = (I)number, none = {0}, below = (I)((U)wide + 0x7fff); \
     const short odd = __builtin_ia32_ptestmd512(wide, none + 0x10000, (short)-1); \
-    const I sum = __builtin_ia32_paddd512_mask(wide, none + 0x8000, below, odd) & -0x10000; \
-    (F)__builtin_ia32_fixupimmps512_mask((F)sum, number, none + 0x22, 0, (short)-1, 4); \
+    const F sum = (F)__builtin_ia32_paddd512_mask(wide, none + 0x8000, below, odd); \
+    (F)((I)__builtin_ia32_fixupimmps512_mask(sum, number, none + 0x22, 0, (short)-1, 4) & -0x10000); \
 })
 #else
 #define POPGRAPH_NEAREST_BF16_16 POPGRAPH_PLAIN_NEAREST_BF16
+#endif
+
+/*
+ * The same if the lower half of any NaN is 0: sums do not carry then. WebAssembly does not define
+ * the bits of a NaN that it computes.
+ */
+#if defined(__wasm__)
+#define POPGRAPH_PLAIN_NEAREST_BF16_NO_CARRY POPGRAPH_PLAIN_NEAREST_BF16
+#else
+#define POPGRAPH_PLAIN_NEAREST_BF16_NO_CARRY(F, U, x) __extension__ ({ \
+    const U wide = (U)(x); \
+    (F)((wide + 0x7fff + ((wide >> 16) & 1)) & 0xffff0000u); \
+})
+#endif
+#define POPGRAPH_NEAREST_BF16_NO_CARRY_8 POPGRAPH_PLAIN_NEAREST_BF16_NO_CARRY
+#if defined(__AVX512F__) && !defined(__clang__)
+#define POPGRAPH_NEAREST_BF16_NO_CARRY_16(F, U, x) __extension__ ({ \
+    typedef popgraph_i32x16 I; \
+    const I wide = (I)(x), none = {0}, below = (I)((U)wide + 0x7fff); \
+    const short odd = __builtin_ia32_ptestmd512(wide, none + 0x10000, (short)-1); \
+    (F)(__builtin_ia32_paddd512_mask(wide, none + 0x8000, below, odd) & -0x10000); \
+})
+#else
+#define POPGRAPH_NEAREST_BF16_NO_CARRY_16 POPGRAPH_PLAIN_NEAREST_BF16_NO_CARRY
 #endif
 
 /* A bf16 that is in f32. */

@@ -143,9 +143,14 @@ def narrowed(half: Element, operand: str, count: int | None) -> str:
     return cast(wide, "u32", "u16", count)
 
 
-def nearest_bf16(operand: str, count: int) -> str:
-    """Rounds lanes of f32 to bf16, and leaves them in f32."""
-    name = f"NEAREST_BF16_{count}" if count in _INSTRUCTIONS else "PLAIN_NEAREST_BF16"
+def nearest_bf16(operand: str, count: int, *, carries: bool) -> str:
+    """
+    Rounds lanes of f32 to bf16, and leaves them in f32.
+
+    `carries` says whether the lower half of a NaN may be other than 0, so that its sum may carry.
+    """
+    name = "NEAREST_BF16" if carries else "NEAREST_BF16_NO_CARRY"
+    name = f"{name}_{count}" if count in _INSTRUCTIONS else f"PLAIN_{name}"
     return f"POPGRAPH_{name}(f32x{count}, u32x{count}, {operand})"
 
 

@@ -16,7 +16,7 @@ from popgraph.backends.c.print.rows import Nearest, nearest
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.dialects.tile.loops.handed import handed, natural, parameters_of
-from popgraph.dialects.tile.scalars import is_exact
+from popgraph.dialects.tile.scalars import has_nan_of_bf16, is_exact
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.ranks.communicator import exchange_code
 
@@ -189,7 +189,8 @@ def _truncate(body: Body, op: Operation) -> None:
     """
     Prints a rounding. A vector that is rounded to bf16, and only widened again, stays f32.
 
-    It takes 5 instructions instead of 6 and a branch (AVX-512), or 7 instead of 16 (AVX2).
+    It takes 5 instructions instead of 6 and a branch (AVX-512), or 7 instead of 16 (AVX2); 4 or 5
+    for arithmetic on numbers of bf16.
     """
     assert isinstance(op, arith.TruncFOp)
     wide, narrow = op.input.type, op.result.type
@@ -203,8 +204,9 @@ def _truncate(body: Body, op: Operation) -> None:
         if is_known:
             body.bind(op.result, operand)
         else:
+            text = nearest_bf16(operand, count, carries=not has_nan_of_bf16(op.input))
             name = body.fresh(op.result, "v")
-            body.line(f"const {types.value(wide)} {name} = {nearest_bf16(operand, count)};")
+            body.line(f"const {types.value(wide)} {name} = {text};")
     elif is_known:
         body.define(op.result, exact_bf16(operand, count))
     else:

@@ -38,14 +38,14 @@ from popgraph.support.shapes import Shape, prod
 
 Matrix = tuple[tuple[float, ...], ...]
 
-TAPS = 3
-"""Height and width of the convolution's window."""
+WINDOWS = (2, 3)
+"""Heights and widths of the windows that have transforms."""
 
 
 @dataclass(frozen=True)
 class Transforms:
     """
-    The matrices of F(m, 3): `y = A^T [(G g) * (B^T d)]`, in two dimensions from both sides.
+    The matrices of F(m, r): `y = A^T [(G g) * (B^T d)]`, in two dimensions from both sides.
 
     `input` is B^T, `weights` is G, `output` is A^T. The gradient of the weights has the same
     matrices, transposed: `dg = G^T [(B^T d) * (A dy)]`.
@@ -61,19 +61,55 @@ class Transforms:
         return len(self.input)
 
     @property
+    def taps(self) -> int:
+        """The number of elements of a transformed tile."""
+        return self.side**2
+
+    @property
     def gradient(self) -> Matrix:
         """A, which transforms tiles of the convolution's gradient."""
         return tuple(zip(*self.output, strict=True))
 
 
 @cache
-def transforms(size: int) -> Transforms:
+def transforms(size: int, window: int) -> Transforms:
     """
-    The matrices for output tiles of `size` x `size`.
+    The matrices for output tiles of `size` x `size` and a square window.
 
-    Size 4 uses the points 0, +-1/sqrt(2), +-sqrt(2) and infinity: they round less than integer
-    points.
+    Size 4 uses the points 0, +-1/sqrt(2), +-sqrt(2) and infinity for 3x3 windows, and +-1/2, +-5/4
+    and infinity for 2x2 windows: they round less than integer points.
     """
+    return (_transforms_2x2 if window == 2 else _transforms_3x3)(size)
+
+
+def _transforms_2x2(size: int) -> Transforms:
+    if size == 2:
+        return Transforms(
+            ((1, -1, 0), (0, 1, 0), (0, -1, 1)),
+            ((1, 0), (1, 1), (0, 1)),
+            ((1, 1, 0), (0, 1, 1)),
+        )
+    a, b = 0.5, 1.25
+    at_a, at_b = 1 / (2 * a * (b**2 - a**2)), 1 / (2 * b * (b**2 - a**2))
+    return Transforms(
+        (
+            (a * b**2, b**2, -a, -1, 0),
+            (a * b**2, -(b**2), -a, 1, 0),
+            (-b * a**2, -(a**2), b, 1, 0),
+            (-b * a**2, a**2, b, -1, 0),
+            (a**2 * b**2, 0, -(a**2) - b**2, 0, 1),
+        ),
+        ((at_a, a * at_a), (at_a, -a * at_a), (at_b, b * at_b), (at_b, -b * at_b), (0, 1)),
+        (
+            (1, 1, 1, 1, 0),
+            (a, -a, b, -b, 0),
+            (a**2, a**2, b**2, b**2, 0),
+            (a**3, -(a**3), b**3, -(b**3), 1),
+        ),
+    )
+
+
+def _transforms_3x3(size: int) -> Transforms:
     if size == 2:
         return Transforms(
             ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
@@ -135,15 +171,6 @@ class Tiling:
     @property
     def count(self) -> int:
         return self.images * prod(self.grid)
-
-    @property
-    def taps(self) -> int:
-        """The number of elements of a transformed tile."""
-        return self.transforms.side**2
-
-    @property
-    def transforms(self) -> Transforms:
-        return transforms(self.size)
 
     @property
     def last(self) -> tuple[int, int]:

@@ -41,7 +41,12 @@ CHANGE_DOMAIN = Rewrite(
     "e[map(i)] over one shape  ->  e[map'(j)] over another, at the same position",
     Proof(index_laws.ROW_MAJOR),
 )
-REWRITES = (FUSE, CHANGE_DOMAIN)
+MAP_PIECES = Rewrite(
+    "map pieces before they are assembled",
+    "z = map g(assemble(y...), e)  ->  z = assemble(map g(y, e)...)",
+    Proof(construction="each element of z is in one piece, and e does not depend on its position"),
+)
+REWRITES = (FUSE, CHANGE_DOMAIN, MAP_PIECES)
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,9 @@ class FuseEpilogue(Pass):
     Fuses bias, activation and residual into the epilogue of the reduction before them.
 
     y = contract(...); z = map g(y, e)  ->  z = contract(...) epilogue g(..., e)
+
+    A bias or an activation of assembled sums, such as the phases of a transposed convolution, goes
+    into the epilogue of each piece.
     """
 
     name = "fuse-epilogue"
@@ -59,7 +67,63 @@ class FuseEpilogue(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
             if isinstance(op, tile.MapOp) and op.parent is not None:
-                fuse_into_epilogue(op)
+                for piece in _on_pieces(op) or [op]:
+                    fuse_into_epilogue(piece)
+
+
+def _on_pieces(op: tile.MapOp) -> list[tile.MapOp]:
+    """
+    z = map g(assemble(y...), e)  ->  z = assemble(map g(y, e)...)
+
+    Only when all pieces are sums that nothing else reads, and e is the same for all pieces.
+    """
+    if op.tables or len(op.outputs) != 1 or _uses_index(op):
+        return []
+    for number, value in enumerate(op.inputs):
+        whole = value.owner
+        if isinstance(whole, tile.AssembleOp) and _may_map_pieces(op, number, whole):
+            MAP_PIECES.fires()
+            return _map_pieces(op, number, whole)
+    return []
+
+
+def _may_map_pieces(op: tile.MapOp, number: int, whole: tile.AssembleOp) -> bool:
+    shape = tensor(whole.output).get_shape()
+    covered = sum(prod(tensor(piece).get_shape()) for piece in whole.pieces)
+    if op.sizes != shape or not 0 < covered == prod(shape) or not _in_order(op, number):
+        return False
+    if element(op.outputs[0]) != element(whole.output) or not whole.output.has_one_use():
+        return False
+    cut = {
+        dim
+        for piece, *placement in whole.placements()
+        for dim, at in enumerate(zip(tensor(piece).get_shape(), shape, *placement, strict=True))
+        if at != (shape[dim], shape[dim], 0, 1)
+    }
+    others = [map_ for at, map_ in enumerate(op.input_maps) if at != number]
+    return all(_is_sum(piece) for piece in whole.pieces) and not any(
+        map_.used_dims() & cut for map_ in others
+    )
+
+
+def _is_sum(piece: SSAValue) -> bool:
+    source = piece.owner.source if isinstance(piece.owner, tile.ViewOp) else piece
+    return isinstance(source.owner, Reducer) and piece.has_one_use() and source.has_one_use()
+
+
+def _map_pieces(op: tile.MapOp, number: int, whole: tile.AssembleOp) -> list[tile.MapOp]:
+    made = []
+    for piece in whole.pieces:
+        inputs, shape = list(op.inputs), tensor(piece).get_shape()
+        inputs[number] = piece
+        kinds = [element(op.outputs[0])]
+        made.append(tile.MapOp(inputs, op.input_maps, shape, op.body.clone(), kinds))
+    _, offsets, steps = zip(*whole.placements(), strict=True)
+    values = [one.outputs[0] for one in made]
+    insert_made_for(op, *made)
+    replace_op(op, tile.AssembleOp(values, offsets, steps, whole.fill, tensor(op.outputs[0])))
+    erase_unused(whole)
+    return made
 
 
 def fuse_into_epilogue(op: tile.MapOp) -> None:

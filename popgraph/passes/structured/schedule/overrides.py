@@ -120,7 +120,7 @@ class Overrides:
         known = [f"{BY_NAME}{name}" if name else text for text, name in self._met.items()]
         listed = "; ".join(known[:MOST_NAMED]) + "; ..." * (len(known) > MOST_NAMED)
         return PassError(
-            "Winograd's transforms need a 3x3 convolution of stride 1"
+            "Winograd's transforms need a 3x3 or 2x2 convolution of stride 1"
             if winograd
             else "the schedule names a contraction that this model does not have",
             override.which,

@@ -1,1 +1,1 @@
-"""Winograd's transforms of 3x3 convolutions and of their weight gradients."""
+"""Winograd's transforms of convolutions and of their weight gradients."""

@@ -1,4 +1,4 @@
-"""Winograd's transforms of 3x3 convolutions: their cost model and their operations."""
+"""Winograd's transforms of convolutions: their cost model and their operations."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
-from popgraph.dialects.tile.structured.winograd import TAPS, Matrix, Tiling, transforms
+from popgraph.dialects.tile.structured.winograd import Matrix, Tiling, Transforms, transforms
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
-from popgraph.passes.structured.analysis.conv3x3 import Convolution, WeightGradient
+from popgraph.passes.structured.analysis.convolutions import Convolution, WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch, padded_pitch
 from popgraph.passes.structured.fusion.join import join
@@ -43,6 +43,15 @@ class TileCandidate:
     @cached_property
     def tiling(self) -> Tiling:
         return Tiling.of(self.found.images, self.size)
+
+    @property
+    def transforms(self) -> Transforms:
+        return transforms(self.size, self.found.window)
+
+    @property
+    def taps(self) -> int:
+        """The number of elements of a transformed tile."""
+        return self.transforms.taps
 
     @property
     def lane_bytes(self) -> int:
@@ -74,7 +83,7 @@ class TileCandidate:
 
         Pitches of tiles and taps are odd numbers of cache lines: neighbours share no cache set.
         """
-        taps, total = self.tiling.taps, self.tiling.count
+        taps, total = self.taps, self.tiling.count
         channels = tensor(image).get_shape()[-1]
         pitch = padded_pitch(channels, self.line)
         room = LayoutAttr.moved((0, 0, 0), (taps, rows | 1, pitch))
@@ -102,7 +111,7 @@ class WinogradCandidate(TileCandidate):
         """Bytes of scratch memory of one thread."""
         channels = 0 if self.at_once else self.found.channels
         lanes = self.vectors * self.width
-        scratch = Scratch(self.tiles, self.tiling.taps, channels, lanes, self.line)
+        scratch = Scratch(self.tiles, self.taps, channels, lanes, self.line)
         return scratch.size * self.lane_bytes
 
     @property
@@ -120,7 +129,7 @@ class WinogradCandidate(TileCandidate):
         # Zen 5, 512 channels: blocks of 14 tiles take 6979 us, of 49 tiles 4100 us, as the weights
         # are streamed once per block. With few channels, large blocks leave L2: 10 to 30 % slower.
         machine, tuning = self.target.machine, self.target.tuning
-        size = self.tiling.taps * self.found.channels * self._lanes * self.lane_bytes
+        size = self.taps * self.found.channels * self._lanes * self.lane_bytes
         reload_bpc = machine.l3_bpc if size <= machine.l3_bytes else machine.memory_bpc
         kept = self.target.l2(tuning.winograd_kept_l2)
         crowd = 0 if self.at_once else max(0, self.scratch - kept)
@@ -142,10 +151,10 @@ class WinogradCandidate(TileCandidate):
             late = max(0, self._transformed_bytes - self.target.machine.l2_bytes)
             cycles += tuning.late_tile_cycles[self.size] * late
         if not self.found.fixed:  # Constant weights are transformed once, at load.
-            taps, channels = self.tiling.taps, self.found.channels
+            taps, channels = self.taps, self.found.channels
             vectors = self._lanes // self.width
             cycles += tuning.winograd_weight_cycles * taps * channels * vectors
-            cycles += tuning.winograd_permute_cycles * TAPS**2 * channels * self._lanes
+            cycles += tuning.winograd_permute_cycles * self.found.window**2 * channels * self._lanes
         return cycles
 
     def slowest(self, threads: int) -> float:
@@ -177,8 +186,7 @@ class WinogradCandidate(TileCandidate):
 
     @property
     def _transformed_bytes(self) -> int:
-        tiling = self.tiling
-        return tiling.taps * tiling.count * self.found.channels * self.lane_bytes
+        return self.taps * self.tiling.count * self.found.channels * self.lane_bytes
 
     @property
     def _work(self) -> float:
@@ -191,20 +199,22 @@ class WinogradCandidate(TileCandidate):
         """
         # Two FMAs a cycle, ready after four: 8 sums hide the latency.
         machine, tuning = self.target.machine, self.target.tuning
-        taps, total, channels = self.tiling.taps, self.tiling.count, self.found.channels
+        taps, total, channels = self.taps, self.tiling.count, self.found.channels
         lanes = machine.fmas_per_cycle * self.width
         work = taps * total * channels * self._lanes / (lanes * tuning.winograd_utilization)
         sums = min(self.rows, self.tiles) * self.vectors
         short = max(1.0, machine.fmas_per_cycle * machine.fma_latency / sums)
         per_input = tuning.winograd_tile_cycles[self.size] * -(-channels // self.width)
         per_output = tuning.winograd_output_cycles[self.size] * (self._lanes // self.width)
-        return work * short + total * (per_input + per_output)
+        # The costs of a tile are of 3x3 windows; fewer taps take proportionally less.
+        share = taps / transforms(self.size, 3).taps
+        return work * short + total * share * (per_input + per_output)
 
     # The new operations
 
     def replace(self, compilation: Compilation) -> None:
         """Replaces the contraction by transforms of tiles around a smaller contraction."""
-        op, matrices = self.found.op, self.tiling.transforms
+        op, matrices = self.found.op, self.transforms
         weights, tiles = self.transformed(compilation), self.image()
         product = self.product(tiles.output, weights[-1].results[0])
         into = tile.TransformTilesOp(
@@ -231,7 +241,7 @@ class WinogradCandidate(TileCandidate):
         """Computes G w G^T in panels; constants in float64, rounded once."""
         found = self.found
         kind = f64 if found.fixed else found.kind
-        lanes, results = self.vectors * self.width, found.op.sizes[3]
+        lanes, results, window = self.vectors * self.width, found.op.sizes[3], found.window
         panels, rest = divmod(results, lanes)
         if rest:
             panels, lanes = 1, results
@@ -240,18 +250,18 @@ class WinogradCandidate(TileCandidate):
         permuted = tile.MapOp(
             [found.weights],
             [found.weights_map.compose(digits)],
-            (panels, found.channels, TAPS, TAPS, lanes),
+            (panels, found.channels, window, window, lanes),
             _body([found.kind], lambda block: _converted(block, kind)),
             [kind],
         )
-        both = weight_transform(self.size, kind)
+        both = weight_transform(self.size, window, kind)
         constant = ConstantOp(compilation.weights.attribute(both))
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
         product = tile.contraction(
             constant.result,
             permuted.outputs[0],
             [AffineMap(6, 0, (tap, r, s)), AffineMap(6, 0, (p, c, r, s, k))],
-            (panels, len(both), found.channels, lanes, TAPS, TAPS),
+            (panels, len(both), found.channels, lanes, window, window),
             4,
             _body([kind], lambda block: _converted(block, found.kind)),
             [found.kind],
@@ -272,10 +282,10 @@ class WinogradCandidate(TileCandidate):
 
     def image(self) -> tile.TransformTilesOp:
         """The transform of the image's tiles, with memory of its own if all are transformed."""
-        found, matrix = self.found, self.tiling.transforms.input
+        found, matrix = self.found, self.transforms.input
         if self.at_once:  # Memory for whole blocks: the last one may read beyond the last tile.
             return self.tiles_of(found.image, found.offset, matrix, self._blocks * self.tiles)
-        type_ = tensor_type(found.kind, (self.tiling.taps, self.tiling.count, found.channels))
+        type_ = tensor_type(found.kind, (self.taps, self.tiling.count, found.channels))
         return tile.TransformTilesOp(
             found.image, found.images, found.offset, self.size, matrix, type_
         )
@@ -290,7 +300,7 @@ class WinogradCandidate(TileCandidate):
             tiles,
             weights,
             [AffineMap(4, 0, (tap, row, c)), AffineMap(4, 0, of_weights)],
-            (self.tiling.taps, self.tiling.count, self.found.op.sizes[3], self.found.channels),
+            (self.taps, self.tiling.count, self.found.op.sizes[3], self.found.channels),
             3,
             _body([kind], lambda block: block.args[0]),
             [kind],
@@ -345,10 +355,10 @@ def winograd_candidates(
 
 
 @cache
-def weight_transform(size: int, kind: Attribute) -> Array:
+def weight_transform(size: int, window: int, kind: Attribute) -> Array:
     """The matrix [tap, row, column] of the product `G w G^T`."""
-    matrix = np.array(transforms(size).weights)
-    both: Array = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
+    matrix = np.array(transforms(size, window).weights)
+    both: Array = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, window, window)
     both = both.astype(element_types.from_ir(kind).numpy)
     both.setflags(write=False)  # The cache returns the same array to all callers.
     return both

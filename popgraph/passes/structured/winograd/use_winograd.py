@@ -1,4 +1,4 @@
-"""Selects Winograd's transforms for 3x3 convolutions, and the size of their tiles."""
+"""Selects Winograd's transforms for convolutions, and the size of their tiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.properties import DENSE, UNCUT, UNSCHEDULED
 from popgraph.passes.structured.analysis.constants import Constants
-from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
+from popgraph.passes.structured.analysis.convolutions import convolution, weight_gradient
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
 from popgraph.passes.structured.schedule.overrides import Overrides
 from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
@@ -76,17 +76,18 @@ def _truncates(use: Use) -> bool:
 @dataclass(frozen=True)
 class UseWinograd(Pass):
     """
-    Compute 3x3 convolutions with a quarter to a half of the multiplications.
+    Compute 3x3 and 2x2 convolutions with fewer multiplications.
 
     y = contract x, w  ->  u = G w G^T
                            y = fused { t = transform x; m = contract t, u; y = transform m }
 
     dw = contract x, dy  ->  dw = G^T (contract (B^T x B), (A dy A^T)) G
 
+    3x3 windows need a quarter to a half of the multiplications, 2x2 windows 0.4 to 0.6 of them.
     Only when the stride is 1, channels are innermost, and the transforms cost less than they save,
     including transforms of weights that are not constant. The gradient of the image is a
-    convolution of this kind. The gradient of weights has the same transforms, transposed, and sums
-    over tiles.
+    convolution of this kind, and so is each phase of a transposed 4x4 convolution of stride 2. The
+    gradient of 3x3 weights has the same transforms, transposed, and sums over tiles.
 
     `schedules` are the user's overrides, `measured` come from measurements (see `Overrides`). The
     number of `threads` changes the tiles of a block, but not the results. In portable programs, a

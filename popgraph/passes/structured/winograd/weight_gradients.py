@@ -9,11 +9,10 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.tile.structured.winograd import TAPS
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
-from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
+from popgraph.passes.structured.analysis.convolutions import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.winograd.convolutions import (
     TileCandidate,
@@ -37,7 +36,7 @@ class WinogradGradientCandidate(TileCandidate):
         Products: taps * tiles * pairs of channels / (fmas_per_cycle * lanes * utilization).
         """
         tuning, machine = self.target.tuning, self.target.machine
-        size, taps, width = self.size, self.tiling.taps, self.width
+        size, taps, width = self.size, self.taps, self.width
         total = self.tiling.count
         inputs, outputs = self.found.channels
         vectors = -(-inputs // width) + -(-outputs // width)
@@ -45,7 +44,7 @@ class WinogradGradientCandidate(TileCandidate):
         products = (
             taps * total * pairs / (machine.fmas_per_cycle * width * tuning.gradient_utilization)
         )
-        back = tuning.gradient_back_cycles * taps * TAPS**2 * pairs / width
+        back = tuning.gradient_back_cycles * taps * self.found.window**2 * pairs / width
         tiles = self._bytes_beyond_l2(taps * total * inputs) + self._bytes_beyond_l2(
             taps * total * outputs
         )
@@ -62,7 +61,7 @@ class WinogradGradientCandidate(TileCandidate):
 
     def replace(self, compilation: Compilation) -> None:
         """Replaces the contraction by the transforms."""
-        found, op, transforms = self.found, self.found.op, self.tiling.transforms
+        found, op, transforms = self.found, self.found.op, self.transforms
         tiles = (
             self.tiles_of(found.image, found.offset, transforms.input, self.tiling.count),
             self.tiles_of(found.slope, (0, 0), transforms.gradient, self.tiling.count),
@@ -83,7 +82,7 @@ class WinogradGradientCandidate(TileCandidate):
             image.output,
             slope.output,
             [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
-            (self.tiling.taps, outputs, inputs, self.tiling.count),
+            (self.taps, outputs, inputs, self.tiling.count),
             3,
             Region(epilogue),
             [self.found.kind],
@@ -91,7 +90,7 @@ class WinogradGradientCandidate(TileCandidate):
 
     def _matrix(self, compilation: Compilation) -> ConstantOp:
         """The contribution of each tap to each position of the window: [row, column, tap]."""
-        by_tap = weight_transform(self.size, self.found.kind)
+        by_tap = weight_transform(self.size, self.found.window, self.found.kind)
         return ConstantOp(compilation.weights.attribute(by_tap.transpose(1, 2, 0).copy()))
 
     def _back(self, matrix: ConstantOp, sums: tile.ReduceOp) -> tile.ReduceOp:
@@ -102,7 +101,7 @@ class WinogradGradientCandidate(TileCandidate):
             matrix.result,
             sums.outputs[0],
             [AffineMap(5, 0, (row, column, tap)), AffineMap(5, 0, (tap, k, c))],
-            (*op.sizes[:4], self.tiling.taps),
+            (*op.sizes[:4], self.taps),
             4,
             op.detach_region(op.epilogue),
             [tensor(output).element_type for output in op.outputs],

@@ -1,4 +1,4 @@
-"""Recognizes contractions that are 3x3 convolutions or gradients of 3x3 weights."""
+"""Recognizes contractions that Winograd's transforms compute: convolutions, weight gradients."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import linear, offset, with_dims
 from popgraph.dialects.tile.structured.ops import element, indexed_dims
-from popgraph.dialects.tile.structured.winograd import TAPS
+from popgraph.dialects.tile.structured.winograd import WINDOWS
 from popgraph.passes.structured.analysis.loops import lane_type, tensor
 from popgraph.support.shapes import Shape, prod
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A contraction that is a 3x3 convolution: image, weights and offset of the window."""
+    """A contraction that is a convolution with a square window of 2x2 or 3x3."""
 
     op: tile.ReduceOp
     image: SSAValue
@@ -26,6 +26,8 @@ class Convolution:
     weights_map: AffineMap
     """The map from (row, column, input channel, output channel) to an index of the weights."""
     offset: tuple[int, int]
+    window: int
+    """Height and width of the window."""
     channels: int
     fixed: bool = False
     """Whether the weights are constant."""
@@ -58,6 +60,11 @@ class WeightGradient:
     """The loops over rows and columns of the window, over input and over output channels."""
 
     @property
+    def window(self) -> int:
+        """Height and width of the window."""
+        return 3
+
+    @property
     def kind(self) -> Attribute:
         return element(self.image)
 
@@ -73,6 +80,7 @@ class _Window:
     """The window of an operand `image[n, y + row + down, x + column + right, channel]`."""
 
     offset: tuple[int, int]
+    side: int
     row: int
     column: int
     channel: int
@@ -80,7 +88,7 @@ class _Window:
 
 def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
     """
-    Matches a 3x3 convolution with operand number `weights` as the weights.
+    Matches a convolution with operand number `weights` as the weights.
 
     Its domain is (image, row, column, output channel) and, in any order, the row and the column of
     the window and the input channel.
@@ -94,8 +102,9 @@ def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
     weights_map = with_dims(op.input_maps[weights], dims, 4)
     factors = (op.lhs, op.rhs)
     channels = op.sizes[window.channel]
+    image = factors[1 - weights]
     return Convolution(
-        op, factors[1 - weights], factors[weights], weights_map, window.offset, channels
+        op, image, factors[weights], weights_map, window.offset, window.side, channels
     )
 
 
@@ -111,7 +120,7 @@ def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
         return None
     n, y, x, output = (dim or 0 for dim in slope)
     window = _window(op, image, (n, y, x), {*range(4)} - {output})
-    if window is None or not _is_channels_last(op, 1 - image, output):
+    if window is None or window.side != 3 or not _is_channels_last(op, 1 - image, output):
         return None
     factors, sizes = (op.lhs, op.rhs), op.sizes
     return WeightGradient(
@@ -139,7 +148,7 @@ def _window(
     op: tile.ReduceOp, image: int, outer: tuple[int, int, int], inner: set[int]
 ) -> _Window | None:
     """
-    Matches a 3x3 window in the indices of operand number `image`.
+    Matches a square window in the indices of operand number `image`.
 
     `outer` are the loops over images, rows and columns. `inner` are the loops over rows and columns
     of the window and over channels, in any order.
@@ -154,11 +163,11 @@ def _window(
         return None
     (channel,) = channels
     plain = [linear(AffineExpr.dimension(dim), sizes) for dim in (outer[0], channel)]
-    if [rows[0], rows[3]] != plain or (sizes[row], sizes[column]) != (TAPS, TAPS):
+    if [rows[0], rows[3]] != plain or sizes[row] != sizes[column] or sizes[row] not in WINDOWS:
         return None
     if not _is_channels_last(op, image, channel):
         return None
-    return _Window((rows[1].constant, rows[2].constant), row, column, channel)
+    return _Window((rows[1].constant, rows[2].constant), sizes[row], row, column, channel)
 
 
 def _is_channels_last(op: tile.ReduceOp, factor: int, channel: int) -> bool:
