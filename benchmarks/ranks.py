@@ -310,6 +310,8 @@ def main() -> None:
     if arguments.worker:
         (own_steps if arguments.worker == "popgraph" else their_steps)(arguments)
     elif arguments.scale:
+        if not arguments.name:
+            parser.error("--scale needs the name of a network")
         batch = arguments.batch or NETWORKS.get(arguments.name, 8)
         print(scaled(arguments.name, batch, arguments.scale, arguments.rounds))
     else:

@@ -355,3 +355,12 @@ def test_hardware_is_not_acquired_with_connection_type_never() -> None:
     for find in (manager.acquireDeviceById, manager.tryAcquireDeviceById):
         with pytest.raises(popart_exception, match="when connectionType is DeviceConnectionType::"):
             find(0, connectionType=never)
+
+
+def test_threads_of_the_environment_are_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPGRAPH_THREADS", "2")
+    assert popart.DeviceManager().createCpuDevice().threads == 2
+    for wrong in ("two", "0", "-1"):
+        monkeypatch.setenv("POPGRAPH_THREADS", wrong)
+        with pytest.raises(popart.popart_exception, match=f"POPGRAPH_THREADS is '{wrong}'"):
+            popart.DeviceManager().createCpuDevice()

@@ -20,6 +20,16 @@ _FEW_TILES = 4
 _ids = count()
 
 
+def _wanted_threads() -> int:
+    said = os.environ.get("POPGRAPH_THREADS", "").strip() or "1"
+    if not (said.isdecimal() and int(said)):
+        where = "POPGRAPH_THREADS"
+        raise popart_exception(
+            f"{where} is {said!r}", where, "a positive integer, or leave it unset"
+        )
+    return int(said)
+
+
 @typed
 class DeviceInfo:
     """
@@ -41,7 +51,7 @@ class DeviceInfo:
         id: int = 0,
     ) -> None:
         self.backend = backend or os.environ.get("POPGRAPH_BACKEND", "c")
-        self.threads = threads or int(os.environ.get("POPGRAPH_THREADS", "1"))
+        self.threads = threads or _wanted_threads()
         self._type, self._count, self._tiles = type_, numIpus, tilesPerIPU
         self._version, self._connection = version, connectionType
         self._id = id
