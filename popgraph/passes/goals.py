@@ -89,6 +89,7 @@ def _plain(options: Options) -> Options:
         tuning=replace(
             options.tuning,
             reduction_vectors=vectors,
+            most_chains=1,
             most_interleaved=1,
             most_transposed=1,
             longest_short_row=0,

@@ -725,6 +725,15 @@ class Tuning:
     Beyond 8, shuffles are more instructions than elements moved one by one.
     Felt by training/lenet (avx2 x2): halved =, doubled 1.00/1.00.
     """
+    most_chains: int = 4
+    """
+    Functions of vectors that a step of a map computes side by side.
+
+    A polynomial is a chain of 20 dependent instructions. Zen 5 holds 114 waiting ones: of one chain
+    after the other, too few are ready. GELU takes 0.84 of the time with 4, 0.93 with 2 (AVX-512);
+    with AVX2, 0.90 with either.
+    Unfelt by the benchmarks: not swept yet.
+    """
     reduction_vectors: int = 4
     """
     Independent accumulators of a reduction.

@@ -242,6 +242,12 @@ def is_costly(op: Operation) -> bool:
     return type(op) in SCALARS and SCALARS[type(op)].costly
 
 
+def is_approximated(op: Operation) -> bool:
+    """Whether C computes an operation by a polynomial: a long chain of dependent instructions."""
+    record = SCALARS.get(type(op))
+    return record is not None and record.costly and record.ulps not in (EXACT, ROUNDED)
+
+
 def is_trapping(op: Operation) -> bool:
     return type(op) in SCALARS and SCALARS[type(op)].trapping
 

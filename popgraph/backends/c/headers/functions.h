@@ -76,9 +76,15 @@ POPGRAPH_INLINE popgraph_f32x16 popgraph_exp_on_16(popgraph_f32x16 x) {
 })
 #define POPGRAPH_EXP_NONPOSITIVE_F64(V, e, n, M, greater, x) POPGRAPH_EXP(V, e, n, popgraph_exp, x)
 
-/* e^x where nobody wants to know how small it is below x = -20, and x is not above 0. */
+/*
+ * e^x where nobody wants to know how small it is below x = -20, for x with a minus sign: its bits are
+ * then compared as integers, whose minimum is one instruction. A choice of floats takes two, and GCC
+ * computes both sides of it in branches.
+ */
 POPGRAPH_INLINE f32 popgraph_expf_below_zero(f32 x) {
-    x = x < -20.0f ? -20.0f : x;
+    union { f32 number; i32 bits; } limited = {.number = x};
+    limited.bits = limited.bits > (i32)0xc1a00000 ? (i32)0xc1a00000 : limited.bits;
+    x = limited.number;
     const union { f32 number; u32 bits; } whole = {.number = x * 1.44269504f + 12583039.0f};
     const f32 r = x - (whole.number - 12583039.0f) * 0.693147182f;
     const union { u32 bits; f32 number; } power = {.bits = whole.bits << 23};
@@ -134,7 +140,8 @@ POPGRAPH_INLINE f32 popgraph_tanhf(f32 x) {
     p = p * square + 1.33314422036e-1f;
     p = p * square - 3.33332819422e-1f;
     const f32 near = p * square * x + x;
-    return copysignf(size < 0.625f ? near : far, x);
+    /* NaN is near, as its sign bit may not be set above. */
+    return copysignf(size >= 0.625f ? far : near, x);
 }
 
 POPGRAPH_INLINE f32 popgraph_erff(f32 x) {

@@ -219,6 +219,19 @@ POPGRAPH_INLINE f64 popgraph_fma(f64 a, f64 b, f64 c) { return fma(a, b, c); }
     })
 
 /*
+ * Kernels that compute functions of several vectors side by side. A core has room for about 110
+ * waiting instructions, a fraction of which is ready if chains follow each other. On x86, GCC mixes
+ * chains only before registers are allocated, and with 16 registers only as far as they last.
+ */
+#if !defined(__x86_64__) || defined(__clang__)
+#define POPGRAPH_SCHEDULED
+#elif defined(__AVX512F__)
+#define POPGRAPH_SCHEDULED __attribute__((optimize("schedule-insns")))
+#else
+#define POPGRAPH_SCHEDULED __attribute__((optimize("schedule-insns", "sched-pressure")))
+#endif
+
+/*
  * f16 on 8 or 16 lanes, F, U and H being vectors of f32, u32 and halves: one instruction where the
  * target has it (F16C, AVX-512), which gives the same bits.
  */

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.ir import Block
 
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.statements import INDEX, Body
-from popgraph.backends.c.print.unit import PORTABLE, Kernel, vectors_in
+from popgraph.backends.c.print.unit import PORTABLE, SCHEDULED, Kernel, vectors_in
 from popgraph.dialects.locations import source
 from popgraph.dialects.tile.loops.known import is_portable
+from popgraph.dialects.tile.scalars import is_approximated
 from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError
 
@@ -28,6 +31,22 @@ DIGITS = 12
 def kernel_name(symbol: str) -> str:
     """The C name of a kernel, with a prefix that no name of libc has."""
     return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
+
+
+def _has_chains(function: func.FuncOp) -> bool:
+    """
+    Whether a block computes several functions of vectors, and no loop carries vectors.
+
+    GCC would spill the sums of a loop that it schedules: a product takes twice as long on AVX2.
+    """
+    functions = Counter[Block | None]()
+    for op in function.walk():
+        in_vectors = any(isinstance(result.type, VectorType) for result in op.results)
+        if in_vectors and op.regions:
+            return False
+        if in_vectors and is_approximated(op):
+            functions[op.parent] += 1
+    return max(functions.values(), default=0) > 1
 
 
 def print_kernel(function: func.FuncOp, *, shared: bool = False, index: str = INDEX) -> Kernel:
@@ -57,6 +76,7 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False, index: str = IN
     parameters += [f"{index} p{at}" for at in range(len(body.numbers))]
     # A digest instead of a number: layers and models that need the same C share an object file.
     mark = f"{PORTABLE} " if is_portable(function) else ""
+    mark += f"{SCHEDULED} " if _has_chains(function) else ""
     content = digest(*mark.split(), *parameters, *body.lines)[:DIGITS]
     about = _NUMBER.sub("", symbol)
     name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"

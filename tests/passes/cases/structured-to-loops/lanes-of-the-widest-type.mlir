@@ -17,15 +17,17 @@ builtin.module {
 builtin.module {
   func.func private @extf_exp_truncf_8_f16_0(%0: index, %1: memref<8xf16>, %2: memref<8xf16>) {
     %3 = arith.constant 0 : index
-    %4 = arith.constant 8 : index
-    %5 = arith.constant 4 : index
-    scf.for %6 = %3 to %4 step %5 {
-      %7 = vector.load %1[%6] : memref<8xf16>, vector<4xf16>
-      %8 = arith.extf %7 : vector<4xf16> to vector<4xf32>
-      %9 = math.exp %8 : vector<4xf32>
-      %10 = arith.truncf %9 : vector<4xf32> to vector<4xf16>
-      vector.store %10, %2[%6] : memref<8xf16>, vector<4xf16>
-    }
+    %4 = vector.load %1[%3] : memref<8xf16>, vector<4xf16>
+    %5 = arith.extf %4 : vector<4xf16> to vector<4xf32>
+    %6 = math.exp %5 : vector<4xf32>
+    %7 = arith.truncf %6 : vector<4xf32> to vector<4xf16>
+    %8 = arith.constant 4 : index
+    %9 = vector.load %1[%8] : memref<8xf16>, vector<4xf16>
+    %10 = arith.extf %9 : vector<4xf16> to vector<4xf32>
+    %11 = math.exp %10 : vector<4xf32>
+    %12 = arith.truncf %11 : vector<4xf32> to vector<4xf16>
+    vector.store %7, %2[%3] : memref<8xf16>, vector<4xf16>
+    vector.store %12, %2[%8] : memref<8xf16>, vector<4xf16>
     func.return
   }
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -10,6 +10,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.scalars import is_approximated
 from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.structured.analysis.loops import (
     Group,
@@ -82,6 +83,7 @@ class MapLoops(Emitter):
         )
         self.lanes = self._lanes(self.forms, vector_bytes)
         self.in_rows = window is not None
+        self.together = self._vectors_together()
         self.interleaved = 0 if self.lanes or window else self._interleaved_lanes(vector_bytes)
         vectors = window or once or self.lanes or self.interleaved
         self.blocks = None if vectors else self._blocks()
@@ -118,6 +120,17 @@ class MapLoops(Emitter):
             moving = [stride != 0 for stride in strides[: len(op.inputs)]]
             widest = widest_lane_of_rows(kinds[len(op.inputs) :], op.body.block, inner, moving)
         return fitting_lanes(self.groups[-1].extent, vector_bytes, widest)
+
+    def _vectors_together(self) -> int:
+        """The number of vectors that a step computes: several, if the body is a long chain."""
+        # The results of a step are stored after all loads: its chains are independent.
+        functions = sum(map(is_approximated, self.op.body.block.ops))
+        if not self.lanes or self.in_rows or not functions:
+            return 1
+        vectors = self.groups[-1].extent // self.lanes
+        most = min(self.target.tuning.most_chains // functions, vectors)
+        whole = [count for count in range(2, most + 1) if vectors % count == 0]
+        return max(1, max(whole, default=most))
 
     def _interleaved_lanes(self, vector_bytes: int) -> int:
         """
@@ -192,7 +205,9 @@ class MapLoops(Emitter):
             write_nest(point, [*before, widened], interleaved_step)
             return
         if self.lanes:
-            nest[-1] = NestLoop(self.groups[-1], parts[-1], self._widths())
+            # Chunks begin at multiples of one vector, not of the vectors of a step.
+            aligned = self.together == 1
+            nest[-1] = NestLoop(self.groups[-1], parts[-1], self._widths(), aligned)
         elif self.blocks:
             self._write_blocks(nest)
             return
@@ -213,7 +228,7 @@ class MapLoops(Emitter):
         # 20 elements of 16 lanes are 16 + 4 in a fused row, which runs often; elsewhere 16 + 4
         # scalars.
         if not self.in_rows:
-            return (self.lanes, 1)
+            return tuple(dict.fromkeys((self.lanes * self.together, self.lanes, 1)))
         last = self.groups[-1]
         running = last.running is not None
         widths, rest = [self.lanes], self.lanes if running else last.extent % self.lanes
@@ -261,9 +276,14 @@ class MapLoops(Emitter):
         return inline(self.point, self.op.body.block, arguments, VectorDim(along, lanes))
 
     def _element(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        lanes = width if width > 1 else 0
+        lanes = min(width, self.lanes) if width > 1 else 0
         inner = self.groups[-1].last if self.groups else 0
-        results = self._results(inner, lanes)
-        for value, target in zip(results, self.targets, strict=True):
-            write(self.point, target, value, lanes)
+        steps, computed = range(0, width, max(1, lanes)), []
+        for step in steps:
+            with self.point.shifted(inner, step):
+                computed.append(self._results(inner, lanes))
+        for step, results in zip(steps, computed, strict=True):
+            with self.point.shifted(inner, step):
+                for value, target in zip(results, self.targets, strict=True):
+                    write(self.point, target, value, lanes)
         return carried
