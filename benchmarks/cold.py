@@ -36,8 +36,13 @@ def phases(name: str, train: bool, quick: bool, size: int, rows: int) -> dict[st
     found: dict[str, Spent] = {}
 
     def imported() -> None:
-        import popgraph.compiler
-        import popgraph.training.trainer  # noqa: F401
+        from popgraph.support.garbage import while_importing
+
+        with while_importing():  # As `popgraph.compile` and `popgraph.train` do.
+            import popgraph.compiler
+
+            if train:
+                import popgraph.training.trainer  # noqa: F401
 
     found["import"] = spent(imported)
     from popgraph.backends.c import build_program
@@ -67,7 +72,6 @@ def answer(name: str, train: bool, quick: bool, size: int, rows: int) -> Callabl
     from popgraph import zoo
     from popgraph.background import Deferred
     from popgraph.start import compiled
-    from popgraph.training.trainer import Trainer
 
     draw = np.random.default_rng(0)
     x = draw.standard_normal((rows, 3, size, size)).astype(np.float32)
@@ -75,6 +79,8 @@ def answer(name: str, train: bool, quick: bool, size: int, rows: int) -> Callabl
     labels = draw.integers(0, 2, (rows, size, size) if name == "unet" else rows)
 
     if train:
+        from popgraph.training.trainer import Trainer
+
         trainer = Trainer(model, "cross_entropy", "SGD(0.01)", quick=quick)
 
         def step() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis.strategies import sampled_from
+from xdsl.dialects.func import FuncOp
 
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.reference import evaluate, signature
@@ -24,6 +27,7 @@ from popgraph.passes.order import Step, disorders, unmet
 from popgraph.passes.pipeline import PASSES, PIPELINE, planned
 from popgraph.passes.properties import EXPANDED, PROPERTIES
 from popgraph.support.errors import PassError
+from popgraph.support.garbage import without_collection
 from popgraph.support.tuning import Tuning
 from popgraph.testing import (
     Network,
@@ -60,6 +64,27 @@ def compare(network: Network, options: Options, threads: int, last: str | None =
             assert_close(found[name], array, SMALL[network.dtype], f"step {step}, {name}")
     for name, array in (state or {}).items():
         assert_close(executable.read(name), array, SMALL[network.dtype], name)
+
+
+def test_builds_free_their_ir_while_the_c_compiler_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path))
+
+    def alive() -> int:
+        return sum(type(one) is FuncOp for one in gc.get_objects())
+
+    gc.collect()
+    before, modules = alive(), []
+    with without_collection():
+        for size in (3, 5):
+            text = f"graph g(x: f32[{size}]) -> (y: f32[{size}]) {{ y = Exp(x) * {size} }}"
+            document = parse(text)
+            compilation = Compilation(document.weights)
+            modules.append(lower(document.module, compilation))
+            assert alive() > before
+            build_c(document.module, compilation.weights, consumes=True)
+            assert alive() == before
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -201,7 +201,7 @@ class Backend(ABC):
         known: KnownKernels | None = None,
     ) -> Executable:
         """
-        Builds the executable of a module of `level`.
+        Builds the executable of a module of `level`, and may remove the module's operations.
 
         If the backend has a cache, the result is stored under `key`, with the `notices` that the
         user has read. With `soon`, compile time matters most.

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from popgraph.support.computed import Computed
 from popgraph.support.dtypes import from_numpy
 from popgraph.support.errors import ModelError
 from popgraph.support.files import State
@@ -96,7 +97,8 @@ class ArrayStore:
     def own(self) -> None:
         """Copies views of the model's file, which others may overwrite."""
         for key, found in self._arrays.items():
-            self._arrays[key] = owned(found() if callable(found) else found)
+            if not isinstance(found, Computed):
+                self._arrays[key] = owned(found() if callable(found) else found)
 
     def __contains__(self, key: str) -> bool:
         return key in self._arrays or (self._parent is not None and key in self._parent)

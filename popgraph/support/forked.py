@@ -97,6 +97,7 @@ class Child:
 
 _CHILDREN = WeakSet[Child]()
 _ENDING = threading.Event()
+_IN_CHILD = threading.Event()
 
 
 @atexit.register
@@ -107,9 +108,15 @@ def _end_all() -> None:
         child.end()
 
 
+def in_child() -> bool:
+    """Whether this process is a `Child`."""
+    return _IN_CHILD.is_set()
+
+
 def _run_child(work: Callable[[], object], reports: int) -> None:
     """Runs in the child and never returns, so that exit handlers of the parent do not run."""
     reason = "it was interrupted"
+    _IN_CHILD.set()
     try:
         os.setpgid(0, 0)  # Ctrl-C must not reach it, and one signal must end its subprocesses.
         signal.signal(signal.SIGTERM, _stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -15,13 +16,15 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build_program import build
-from popgraph.backends.c.memory.pages import ALIGNMENT, address, fresh_array
+from popgraph.backends.c.memory.pages import ALIGNMENT, LARGE_PAGE, address, fresh_array, scratch
 from popgraph.backends.c.memory.zero_copy import LARGE
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support import dtypes
 from popgraph.support.errors import BackendError, RunError
+from popgraph.support.forked import Child, can_fork
+from popgraph.support.locks import Lock
 from tests.backends.c_kernels import index
 
 CHUNKS = 16
@@ -291,3 +294,17 @@ def test_constants_in_any_order_of_memory() -> None:
         )
     found = build(ModuleOp([op, program]), weights).run({})["y"]
     np.testing.assert_array_equal(found, np.arange(2000, dtype=np.float32)[::-1])
+
+
+@pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems copy pages at a fork")
+def test_a_forked_child_shares_no_scratch_memory() -> None:
+    memory = scratch(LARGE_PAGE)
+    memory[:] = 1
+
+    def work() -> None:
+        assert not memory.any()
+        memory[:] = 2
+
+    assert Child(work, Lock()).outcome() == ""
+    assert (memory == 1).all()

@@ -228,9 +228,9 @@ def test_many_objects_are_linked_from_a_list(cache: Path, monkeypatch: pytest.Mo
     passed: list[str] = []
     run = toolchain.Compiler.run
 
-    def watched(self: toolchain.Compiler, arguments: Sequence[str], text: str | None = None) -> Any:
+    def watched(self: toolchain.Compiler, arguments: Sequence[str], **more: Any) -> Any:
         passed.extend(arguments)
-        return run(self, arguments, text)
+        return run(self, arguments, **more)
 
     monkeypatch.setattr(compiling, "LONGEST_COMMAND", 0)
     monkeypatch.setattr(toolchain.Compiler, "run", watched)

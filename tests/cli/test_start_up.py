@@ -187,7 +187,7 @@ def test_a_cold_training_imports_only_what_a_small_network_needs(tmp_path: Path)
     model.write_text(MODEL)
     found = imported(tmp_path, TRAINING, str(model))
     assert not found & UNUSED
-    assert len([name for name in found if name.startswith("popgraph")]) < 670
+    assert len([name for name in found if name.startswith("popgraph")]) < 673
     assert len([name for name in found if name.startswith("onnx")]) < 45
 
 
@@ -273,7 +273,7 @@ def test_importing_the_guest_imports_no_compiler(tmp_path: Path, module: str) ->
     found = imported(tmp_path, GUEST, f"import {module}")
     assert packages(found) - ALIASES.keys() <= NUMPY | {"typing_extensions"}
     assert rooms(found) <= {"builder", "compat", "engine", "passes", "popart", "support"}
-    assert len([name for name in found if name.startswith("popgraph")]) < 60
+    assert len([name for name in found if name.startswith("popgraph")]) < 61
 
 
 @pytest.mark.parametrize("era", ["2018-12", "2020-05"])

@@ -43,7 +43,16 @@ class CBackend(Backend):
 
         assert key is None or isinstance(key, ProgramKey), "it is a key of this backend"
         assert known is None or isinstance(known, KernelCache), "it is the cache of this backend"
-        return build(module, weights, threads, save_as=key, notices=notices, soon=soon, cache=known)
+        return build(
+            module,
+            weights,
+            threads,
+            save_as=key,
+            notices=notices,
+            soon=soon,
+            cache=known,
+            consumes=True,
+        )
 
     def machine(self) -> Machine:
         from popgraph.backends.c.build.host import host_machine

@@ -15,7 +15,7 @@ from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.packings import packings
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
-from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.executable import Blank, CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.backends.c.run.sized import executable
 from popgraph.backends.interface import check_threads
@@ -35,6 +35,7 @@ def build(
     notices: Sequence[Notice] = (),
     soon: bool = False,
     cache: KernelCache | None = None,
+    consumes: bool = False,
 ) -> CExecutable:
     """
     Compiles the `tile.program` of that name, and its kernels, to an executable.
@@ -43,22 +44,29 @@ def build(
 
     The program is stored under the key `save_as`, with the notices given to its user. The C of
     new kernels is stored in `cache`, which provides that of functions without a body.
+
+    If it `consumes` the module, operations are removed once their C is printed, and freed while the
+    C compiler runs.
     """
     check_threads(threads)
     kernels = printer.print_kernels(module, shared=True, known=cache.texts if cache else {})
     units, layout = units_of(module, name, kernels, build_key())
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
+    texts = [*printer.keyed(module, kernels)] if cache else []
+    for op in [*module.ops] if consumes else ():
+        op.detach()
+    table = replace(layout.table, sizes=sizes_of(module))
+    blank = Blank(table, weights.shared)
     more = SOON if soon else ()
     code = load(library(units, more), name)
     key = None if save_as is None else save_as.digest
-    table = replace(layout.table, sizes=sizes_of(module))
-    made = executable(table, code, weights, threads, key=key)
+    made = executable(table, code, weights, threads, key=key, blank=blank)
     if save_as is not None:
         saved = Saved(name, library_key(units, more), made.table, made.prepared, notices)
         save_as.save(saved, weights)
     if cache is not None:
-        cache.keep(printer.keyed(module, kernels))
+        cache.keep(texts)
     return made
 
 

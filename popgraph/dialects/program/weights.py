@@ -12,13 +12,18 @@ from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore
+from popgraph.support.computed import Computed
+from popgraph.support.shapes import prod
 
 INLINE_BYTES = 1024
 """Bytes of tensors that are stored in the IR itself, where each byte prints as 2 hex digits."""
 
+LATER_BYTES = 1 << 18
+"""Bytes from which a thread computes an array. 64 Ki normal numbers take 1.4 ms."""
+
 
 class WeightStore(ArrayStore):
-    """The elements of blob literals, by content hash."""
+    """The elements of blob literals, by a hash of their content or origin."""
 
     def attribute(self, array: Array) -> DataAttr | BlobAttr:
         """The literal of an array: inline when small, else stored here by content hash."""
@@ -44,6 +49,25 @@ class WeightStore(ArrayStore):
         """Registers an array, or a callable that loads it on first use, such as a mapped file."""
         self.hold(key, source)
         return self.reference(key, shape, dtype)
+
+    def later(
+        self,
+        origin: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[np.generic],
+        make: Callable[[], Array],
+    ) -> DataAttr | BlobAttr:
+        """
+        The literal of an array that is computed while passes run.
+
+        Arrays with equal types and an equal `origin` have equal elements.
+        """
+        if prod(shape) * dtype.itemsize < LATER_BYTES:
+            return self.attribute(make())
+        key = hashlib.sha256(f"{origin} {shape} {dtype}".encode()).hexdigest()
+        if key in self:
+            return self.reference(key, shape, dtype)
+        return self.defer(key, shape, dtype, Computed(make))
 
     @staticmethod
     def reference(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> BlobAttr:

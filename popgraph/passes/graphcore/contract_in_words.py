@@ -302,8 +302,10 @@ class SumAsStored(Rule[AnyContraction]):
         self._is_scalar = target.machine.is_scalar
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
+        if not self._is_scalar or isinstance(op.operands[1].owner, CastOp):
+            return None
         lhs, rhs = op.operands[0].owner, computed_array(op.operands[1], self.weights)
-        if not self._is_scalar or rhs is None or isinstance(op.operands[1].owner, CastOp):
+        if rhs is None:
             return None
         zero = computed_array(lhs.rhs, self.weights) if isinstance(lhs, SubOp) else NO_ZERO
         cast = lhs.lhs.owner if isinstance(lhs, SubOp) else lhs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from errno import EFBIG
+from itertools import count
 from pathlib import Path
 
 from popgraph.backends.c.build.objects import Objects
@@ -81,11 +83,20 @@ def _build(
         folder = Path(name)
         flags = [*found.flags, *FLAGS, *more, f"-I{HERE}"]
 
+        workers = max(2, os.cpu_count() or 1)
+        started = count(1)
+
+        def collect() -> None:
+            """Collects garbage once all workers wait; later, nothing would run meanwhile."""
+            if next(started) == min(workers, len(missing)):
+                gc.collect(0)
+
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
             write_atomically(source, [missing[number].text.encode()])
             own = unit_flags(SYSTEM, missing[number].text)
-            result = compiler.run([*flags, *own, "-c", str(source), "-o", str(target)])
+            command = [*flags, *own, "-c", str(source), "-o", str(target)]
+            result = compiler.run(command, meanwhile=collect)
             if not result.good:
                 _check_room(result.reason, target)
                 raise _refused(compiler, missing[number], result.reason)
@@ -93,7 +104,7 @@ def _build(
                 kept.keep(missing[number], target)
             return target
 
-        with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(workers) as pool:
             objects_made = pool.map(compile_unit, range(len(missing)))
             made = list(_with_progress(objects_made, len(missing), compiler))
         kept.trim()
@@ -133,13 +144,13 @@ def _listed(objects: Sequence[str], folder: Path) -> Sequence[str]:
     return [f"@{folder / 'objects.txt'}"]
 
 
-def _with_progress(done: Iterable[Path], count: int, compiler: Compiler) -> Iterator[Path]:
+def _with_progress(done: Iterable[Path], units: int, compiler: Compiler) -> Iterator[Path]:
     """Object files as they are completed, reported as progress."""
     by = f"parts, by {compiler.title}"
     try:
-        report(f"C, 0 of {count} {by}")
+        report(f"C, 0 of {units} {by}")
         for number, path in enumerate(done, 1):
-            report(f"C, {number} of {count} {by}")
+            report(f"C, {number} of {units} {by}")
             yield path
     finally:
         report("")

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,21 +110,38 @@ class Compiler:
             return "zig, which builds its run-time library the first time"
         return os.path.basename(self.command[0])
 
-    def run(self, arguments: Sequence[str], text: str | None = None) -> Result:
-        """Runs the compiler; a command that cannot be run at all is a failed result, too."""
+    def run(
+        self,
+        arguments: Sequence[str],
+        text: str | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Result:
+        """
+        Runs the compiler, and calls `meanwhile` once it has started.
+
+        A command that cannot be run at all is a failed result, too.
+        """
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [*self.command, *arguments],
-                input=text,
-                capture_output=True,
+                stdin=None if text is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
                 env={**os.environ, "LC_ALL": "C"},
             )
         except OSError as error:
             return Result(False, "", error.strerror or str(error))
-        reason = done.stderr.strip() or f"it ended with status {done.returncode}"
-        return Result(done.returncode == 0, done.stdout, reason)
+        with process:
+            try:
+                meanwhile()
+                output, errors = process.communicate(text)
+            except BaseException:
+                process.kill()
+                raise
+        reason = errors.strip() or f"it ended with status {process.returncode}"
+        return Result(process.returncode == 0, output, reason)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from ctypes import addressof, c_char
 from itertools import accumulate
 from typing import Any
@@ -18,6 +19,11 @@ ALIGNMENT = 64
 
 LARGE_PAGE = 2 << 20
 """From this size on, memory has large pages: small ones halve the speed of uncached reads."""
+
+SMALL_PAGE = 4096
+
+WIPE_ON_FORK = 18
+"""MADV_WIPEONFORK of Linux 4.14, which Python's `mmap` does not name."""
 
 
 def aligned(size: int) -> Array:
@@ -41,6 +47,25 @@ def together(sizes: Mapping[str, int]) -> dict[str, Array]:
     memory = aligned(starts[-1])
     pieces = zip(sizes.items(), starts[:-1], strict=True)
     return {key: memory[start : start + size] for (key, size), start in pieces}
+
+
+def touched(made: dict[str, Array]) -> dict[str, Array]:
+    """New memory after the system has provided its pages, which takes 2 ms a megabyte."""
+    if not is_poisoned():
+        for memory in made.values():
+            memory[::SMALL_PAGE] = 0
+    return made
+
+
+def scratch(size: int) -> Array:
+    """
+    Aligned memory for the length of a run, which a forked child finds full of zeros.
+
+    Otherwise, the parent would copy each page that it writes after a fork: 0.8 s for 400 MB.
+    """
+    if size < LARGE_PAGE:
+        return aligned(size)
+    return _at(LARGE_PAGE, _in_large_pages(size + LARGE_PAGE, wiped=True), size)
 
 
 def fresh_array(shape: Shape, dtype: np.dtype[Any], size: int) -> tuple[Array, int]:
@@ -82,12 +107,18 @@ def _anywhere(size: int) -> Array:
 
 
 def _in_large_pages(
-    size: int, otherwise: Callable[[int, type[np.uint8]], Array] = np.empty
+    size: int,
+    otherwise: Callable[[int, type[np.uint8]], Array] = np.empty,
+    *,
+    wiped: bool = False,
 ) -> Array:
     """Newly mapped memory of zeros: recycled pages would stay small."""
     try:
         mapped = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         mapped.madvise(mmap.MADV_HUGEPAGE)
+        if wiped:
+            with suppress(OSError):
+                mapped.madvise(WIPE_ON_FORK)
     except (AttributeError, OSError, ValueError, OverflowError):
         return otherwise(size, np.uint8)  # no large pages on this system, or not enough memory
     return np.frombuffer(mapped, np.uint8)

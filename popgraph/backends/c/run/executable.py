@@ -12,7 +12,15 @@ import numpy as np
 from popgraph.backends.base import ComputedBy, NativeExecutable
 from popgraph.backends.c.cache.program_cache import Prepared
 from popgraph.backends.c.memory.donations import donated, in_memory_of
-from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together, zeros
+from popgraph.backends.c.memory.pages import (
+    LARGE_PAGE,
+    aligned,
+    scratch,
+    to_huge_pages,
+    together,
+    touched,
+    zeros,
+)
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.backends.c.memory.zero_copy import (
     LARGE,
@@ -24,13 +32,35 @@ from popgraph.backends.c.memory.zero_copy import (
 )
 from popgraph.backends.c.run.library import Code
 from popgraph.support.arrays import Array, ArrayStore, SharedArrays
+from popgraph.support.computed import Computed
 from popgraph.support.errors import RunError
+from popgraph.support.forked import in_child
 from popgraph.support.index_checks import raise_errors
 from popgraph.support.locks import ExclusiveSection
 from popgraph.support.poison import fill_with_poison, is_poisoned
 from popgraph.support.shapes import text
 
 Made = TypeVar("Made", ReadInPlace, MadeInPlace)
+
+
+class Blank:
+    """Memory of a future program, whose pages a thread provides while the C compiler runs."""
+
+    def __init__(self, table: Table, shared: SharedArrays) -> None:
+        _, missing = _packings(table, shared)
+        self.packings = Computed(lambda: touched(together(missing)))
+        """Packings that no program of the model shares."""
+        # Runs below the bounds need less, and a child only stores the program.
+        is_used = not table.sizes and not in_child()
+        size = max(table.arena, 1)
+        self.arena = Computed(lambda: touched({"": scratch(size)})[""]) if is_used else None
+
+
+def _packings(table: Table, shared: SharedArrays) -> tuple[dict[str, Array], dict[str, int]]:
+    """The packings that programs of the model share, and the bytes of all others."""
+    held = {key: shared.get(key) for key in table.packings}
+    found = {key: array for key, array in held.items() if array is not None}
+    return found, {key: size for key, size in table.packings.items() if key not in found}
 
 
 class CExecutable(NativeExecutable):
@@ -44,12 +74,13 @@ class CExecutable(NativeExecutable):
         threads: int,
         prepared: Prepared | None = None,
         key: str | None = None,
+        blank: Blank | None = None,
     ) -> None:
         """
         Without `prepared` results, runs `prepare`, which packs weights unless another program of
         the model has packed them.
 
-        `key` is the key in the program cache, if the program is cached.
+        `key` is the key in the program cache, if the program is cached. `blank` is memory for it.
         """
         self.key = key
         self._step_section = ExclusiveSection()
@@ -59,14 +90,16 @@ class CExecutable(NativeExecutable):
         self._arrays: list[Array | None] = []
         pointers = (ctypes.c_void_p * len(table.slots))()
         for number, slot in enumerate(table.slots):
-            array = self._memory(slot, prepared, weights)
+            array = self._memory(slot, prepared, weights, blank)
             self._arrays.append(array)
             if array is not None:
                 pointers[number] = array.ctypes.data
         pointers[table.slots.index(THREADS)] = threads
         self._pointers, self._address = pointers, ctypes.addressof(pointers)
         self._code, self._entry = code, code.run
-        self.packings = self._prepare(weights.shared) if prepared is None else prepared.packings
+        self.packings = (
+            self._prepare(weights.shared, blank) if prepared is None else prepared.packings
+        )
         """The packed weights by key, which other programs of the model may share."""
         for key, number in table.named("packing").items():
             self._arrays[number] = self.packings[key]
@@ -87,14 +120,12 @@ class CExecutable(NativeExecutable):
         self._scratch = self._unwritten() if is_poisoned() else ()
         """The memory that is poisoned before each run."""
 
-    def _prepare(self, shared: SharedArrays) -> dict[str, Array]:
+    def _prepare(self, shared: SharedArrays, blank: Blank | None) -> dict[str, Array]:
         """Runs `prepare`; returns all packings, shared ones included."""
-        sizes, found = self.table.packings, dict[str, Array]()
-        for key in sizes:
-            array = shared.get(key)
-            if array is not None:
-                found[key] = array
-        made = together({key: size for key, size in sizes.items() if key not in found})
+        found, missing = _packings(self.table, shared)
+        made = {} if blank is None else blank.packings()
+        if made.keys() != missing.keys():
+            made = together(missing)
         numbers = self.table.named("packing")
         for key, array in made.items():
             self._pointers[numbers[key]] = array.ctypes.data
@@ -151,12 +182,16 @@ class CExecutable(NativeExecutable):
         assert array is not None
         return array[: self.table.persistent]
 
-    def _memory(self, slot: Slot, prepared: Prepared | None, weights: ArrayStore) -> Array | None:
+    def _memory(
+        self, slot: Slot, prepared: Prepared | None, weights: ArrayStore, blank: Blank | None
+    ) -> Array | None:
         match slot.space:
             case "threads" | "packing":
                 return None
+            case "arena" if blank is not None and blank.arena is not None:
+                return blank.arena()
             case "arena":
-                return aligned(max(self.table.arena, 1))
+                return scratch(max(self.table.arena, 1))
             case "persistent":
                 size = max(self.table.persistent, 1)
                 return aligned(size) if prepared is None else prepared.persistent

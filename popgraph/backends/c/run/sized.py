@@ -13,7 +13,7 @@ from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
 from popgraph.backends.c.memory.donations import donated
 from popgraph.backends.c.memory.table import Table
 from popgraph.backends.c.memory.zero_copy import MadeInPlace, Pointers, Ports, ReadInPlace
-from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.executable import Blank, CExecutable
 from popgraph.backends.c.run.library import Code, load
 from popgraph.backends.interface import check_threads
 from popgraph.support.arrays import Array, ArrayStore
@@ -71,8 +71,9 @@ class SizedExecutable(CExecutable):
         threads: int,
         prepared: Prepared | None = None,
         key: str | None = None,
+        blank: Blank | None = None,
     ) -> None:
-        super().__init__(table, code, weights, threads, prepared, key)
+        super().__init__(table, code, weights, threads, prepared, key, blank)
         self.sizes = table.sizes
         self._numbers = [self._views("input")[size.name] for size in self.sizes]
         for size in self.sizes:
@@ -194,10 +195,11 @@ def executable(
     threads: int,
     prepared: Prepared | None = None,
     key: str | None = None,
+    blank: Blank | None = None,
 ) -> CExecutable:
     """The executable of a library and its memory table."""
     kind = SizedExecutable if table.sizes else CExecutable
-    return kind(table, code, weights, threads, prepared, key)
+    return kind(table, code, weights, threads, prepared, key, blank)
 
 
 def load_cached(

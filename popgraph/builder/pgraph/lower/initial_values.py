@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -83,8 +83,8 @@ class DeclaredTensor:
     dtype: str
     shape: Shape
     span: Span
-    may_be_narrow: bool = False
-    """Whether a file may store f32 elements in fewer bits."""
+    is_weight: bool = False
+    """Whether a file may store f32 elements in fewer bits, and a thread may draw them."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,19 @@ class Narrow:
     stored: Array | Blocks
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A weight of random numbers; equal origins draw equal numbers."""
+
+    origin: str
+    shape: Shape
+    dtype: np.dtype[Any]
+    draw: Callable[[], Array]
+
+
 def initial_value(
     context: FileContext, statement: Weight | Constant, scope: Scope, full_name: str
-) -> Array | Narrow | SparseTensorAttr:
+) -> Array | Narrow | Drawn | SparseTensorAttr:
     """The tensor of a `weight` or a `const`; fails if the types differ."""
     source = context.source
     value = _settled(source, statement.value, scope)
@@ -115,7 +125,7 @@ def initial_value(
     if isinstance(statement, Weight) and (call := call_of(SPARSE, value)):
         return _sparse_weight(context, declared, call, scope)
     if isinstance(statement, Weight):
-        declared = replace(declared, may_be_narrow=True)
+        declared = replace(declared, is_weight=True)
     return _initial(context, declared, value)
 
 
@@ -150,7 +160,7 @@ def tensor_value(context: FileContext, expression: Expression, scope: Scope) -> 
                         context.source, (TENSOR, TENSOR), written, "a tensor", scope
                     )
                     made = _initial(context, declared, _settled(context.source, value, scope))
-                    assert not isinstance(made, Narrow), "only weights may be narrow"
+                    assert not isinstance(made, Narrow | Drawn), "only weights are narrow or drawn"
                     return made
     if call := call_of(LOAD, expression):
         loaded = _loaded(context, None, call)
@@ -221,7 +231,9 @@ def _itemsize(dtype: str) -> int:
     return 1 if dtype == STRING else dtypes.BY_NAME[dtype].numpy.itemsize
 
 
-def _initial(context: FileContext, declared: DeclaredTensor, value: Expression) -> Array | Narrow:
+def _initial(
+    context: FileContext, declared: DeclaredTensor, value: Expression
+) -> Array | Narrow | Drawn:
     source = context.source
     match value:
         case _ if is_written_out(value):
@@ -265,7 +277,7 @@ def _written_out(source: Source, declared: DeclaredTensor, value: Expression) ->
 
 def _initialised(
     source: Source, declared: DeclaredTensor, name: Name, arguments: tuple[Argument, ...]
-) -> Array:
+) -> Array | Drawn:
     make = INITIALIZERS.get(name.text)
     if make is None:
         known = [*INITIALIZERS, LOAD]
@@ -279,6 +291,12 @@ def _initialised(
         _check_float(source, declared, name)
     source.fill(name.span, work(make, declared.shape))
     try:
+        if declared.is_weight and "seed" in given:
+            make((1,), **given)  # Wrong arguments fail here, in any shape.
+            dtype = dtypes.BY_NAME[declared.dtype].numpy
+            origin = f"{name.text} {sorted(given.items())} NumPy {np.__version__}"
+            drawn = partial(make, declared.shape, **given)
+            return Drawn(origin, declared.shape, dtype, lambda: drawn().astype(dtype))
         wide = make(declared.shape, **given)
     except (ValueError, OverflowError) as error:
         source.parse_error(name.span, f"{name.text}: {error}")
@@ -444,7 +462,7 @@ def _read(
 
 
 def _as_declared(source: Source, declared: DeclaredTensor, array: Array | Blocks) -> Array | Narrow:
-    fits = declared.dtype == "f32" and array.shape == declared.shape and declared.may_be_narrow
+    fits = declared.dtype == "f32" and array.shape == declared.shape and declared.is_weight
     if isinstance(array, Blocks):
         if not fits:
             _refuse_type(source, declared, "blocks of f32", array.shape)

@@ -16,7 +16,7 @@ from popgraph.builder.pgraph.lower.branches import lower_if
 from popgraph.builder.pgraph.lower.calls import lower_call
 from popgraph.builder.pgraph.lower.context import GraphContext, Rules
 from popgraph.builder.pgraph.lower.expressions import folding, known, lower_results
-from popgraph.builder.pgraph.lower.initial_values import Narrow, initial_value
+from popgraph.builder.pgraph.lower.initial_values import Drawn, Narrow, initial_value
 from popgraph.builder.pgraph.lower.inputs_and_outputs import checked_type
 from popgraph.builder.pgraph.lower.loops import lower_loop
 from popgraph.builder.pgraph.lower.nodes import (
@@ -62,11 +62,13 @@ from popgraph.builder.pgraph.syntax.tree import (
     Unary,
     Weight,
 )
-from popgraph.dialects.onnx.attributes import SparseTensorAttr
+from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr
 from popgraph.dialects.onnx.metadata import declared, with_tensor_metadata
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 
 def lower_statement(context: GraphContext, statement: Statement, notes: Notes) -> None:
@@ -218,7 +220,7 @@ def _initializer(context: GraphContext, weight: Weight, notes: Notes) -> SSAValu
         return lower_narrow(context, found.stored, full, weight.name.span)
     held: Attribute = found if isinstance(found, SparseTensorAttr) else UNKNOWN
     if not isinstance(found, SparseTensorAttr):
-        held = with_tensor_metadata(from_value(found, context.file.store), notes.about)
+        held = with_tensor_metadata(_tensor_of(found, context.file.store), notes.about)
     if notes.place is not None:
         listed = type_of(notes.declared) if notes.declared else weight.type
         assert listed is not None, "the annotation was checked"
@@ -228,12 +230,20 @@ def _initializer(context: GraphContext, weight: Weight, notes: Notes) -> SSAValu
     return value
 
 
+def _tensor_of(value: Array | Drawn, store: WeightStore) -> TensorAttr:
+    if isinstance(value, Drawn):
+        return TensorAttr.of(store.later(value.origin, value.shape, value.dtype, value.draw))
+    return from_value(value, store)
+
+
 def lower_constant(context: GraphContext, constant: Constant, notes: Notes) -> None:
     """`const axes = i64([-1])`: a Constant."""
     name = constant.name
     full = full_name(context, name.text)
     tensor = initial_value(context.file, constant, context.scope, full)
-    assert not isinstance(tensor, SparseTensorAttr | Narrow), "only weights are sparse or narrow"
+    assert not isinstance(tensor, SparseTensorAttr | Narrow | Drawn), (
+        "only weights are sparse, narrow or drawn"
+    )
     value = add_constant(context, tensor, full, name.span)
     context.scope.define(name, value, "constant")
     describe_node(context, [value], notes)

@@ -33,15 +33,15 @@ class Layer:
     """A convolution or matmul with constant weights and a single use."""
 
     op: ConvOp | MatMulOp
-    weights: Array
+    weights: ConstantOp
 
     @staticmethod
-    def of(value: SSAValue, store: WeightStore) -> Layer | None:
+    def of(value: SSAValue) -> Layer | None:
         op = value.owner
         if not isinstance(op, ConvOp | MatMulOp) or not value.has_one_use():
             return None
-        weights = constant_array(op.operands[1], store)
-        return None if weights is None else Layer(op, weights)
+        weights = op.operands[1].owner
+        return Layer(op, weights) if isinstance(weights, ConstantOp) else None
 
     @property
     def channel_axis(self) -> int:
@@ -71,13 +71,22 @@ class Layer:
         shape[self.channel_axis] = self.channels
         return numbers.reshape(shape)
 
-    def scaled_weights(self, scale: Array) -> Array:
-        if isinstance(self.op, ConvOp):
-            scale = scale.reshape((-1,) + (1,) * (self.weights.ndim - 1))
-        return np.multiply(self.weights, scale).astype(self.weights.dtype)
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        return dtype_of(self.weights.result).numpy
 
-    def with_weights(self, weights: Operand) -> Operand:
-        return with_operands(self.op, [self.op.operands[0], SSAValue.get(weights)])
+    def scaled(self, scale: Array, store: WeightStore) -> Operand:
+        """The layer with scaled weights, which are computed while passes run."""
+        shape, dtype, literal = shape_of(self.weights.result), self.dtype, self.weights.literal
+        if isinstance(self.op, ConvOp):
+            scale = scale.reshape((-1,) + (1,) * (len(shape) - 1))
+
+        def scaled_weights() -> Array:
+            return np.multiply(store.array(literal), scale).astype(dtype)
+
+        origin = f"{literal} * {scale.dtype} {scale.tobytes().hex()}"
+        weights = ConstantOp(store.later(origin, shape, dtype, scaled_weights))
+        return with_operands(self.op, [self.op.operands[0], weights.result])
 
 
 S, X, Y, W, B, C = map(variable, ("s", "x", "y", "w", "b", "c"))
@@ -109,12 +118,12 @@ class ScaleWeights(Rule[MulOp]):
 
     def rewrite(self, op: MulOp) -> Operand | None:
         for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            layer, factor = Layer.of(value, self.weights), self.array(other)
+            layer, factor = Layer.of(value), self.array(other)
             if layer is None or factor is None:
                 continue
             scale = layer.per_channel(factor)
             if scale is not None:
-                return layer.with_weights(self.literal(layer.scaled_weights(scale)))
+                return layer.scaled(scale, self.weights)
         return None
 
 
@@ -157,7 +166,7 @@ class FoldBatchNorm(Rule[BatchNormOp]):
 
     def rewrite(self, op: BatchNormOp) -> Operand | None:
         numbers = [self.array(operand) for operand in op.operands[1:]]
-        layer, shift = Layer.of(op.x, self.weights), None
+        layer, shift = Layer.of(op.x), None
         if layer is None:
             found = layer_and_bias(op.x, self.weights)
             layer, shift = found if found is not None else (None, None)
@@ -175,7 +184,7 @@ def layer_and_bias(value: SSAValue, store: WeightStore) -> tuple[Layer, Array] |
     if not isinstance(total, AddOp) or not value.has_one_use():
         return None
     for inner, other in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
-        layer, constant = Layer.of(inner, store), constant_array(other, store)
+        layer, constant = Layer.of(inner), constant_array(other, store)
         if layer is None or constant is None:
             continue
         bias = layer.per_channel(constant)
@@ -186,9 +195,8 @@ def layer_and_bias(value: SSAValue, store: WeightStore) -> tuple[Layer, Array] |
 
 def shifted(rule: ScaleBias | FoldBatchNorm, layer: Layer, scale: Array, shift: Array) -> Operand:
     """The layer with scaled weights, plus a shift per channel."""
-    wide = layer.spread(np.asarray(shift)).astype(layer.weights.dtype)
-    result = layer.with_weights(rule.literal(layer.scaled_weights(scale)))
-    return AddOp(result, rule.literal(wide))
+    wide = layer.spread(np.asarray(shift)).astype(layer.dtype)
+    return AddOp(layer.scaled(scale, rule.weights), rule.literal(wide))
 
 
 MOVEMENTS = (TransposeOp, ReshapeOp, BroadcastOp)
