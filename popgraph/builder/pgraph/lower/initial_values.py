@@ -294,7 +294,7 @@ def _initialised(
         if declared.is_weight and "seed" in given:
             make((1,), **given)  # Wrong arguments fail here, in any shape.
             dtype = dtypes.BY_NAME[declared.dtype].numpy
-            origin = f"{name.text} {sorted(given.items())} NumPy {np.__version__}"
+            origin = f"{name.text} {sorted(given.items())}"
             drawn = partial(make, declared.shape, **given)
             return Drawn(origin, declared.shape, dtype, lambda: drawn().astype(dtype))
         wide = make(declared.shape, **given)
