@@ -767,7 +767,7 @@ class Tuning:
 
     With fewer, a step divides all rows. 12 heads of 197 rows of scores on Zen 5: 81 us in steps of
     8 with a rest of 5, 104 us one by one.
-    Felt by inference/vit_tiny (zen4 x2): unknown.
+    Unfelt by the benchmarks: numbers of rows in the cases tried are multiples of 8, or few.
     """
     most_halo_boxes: int = 64
     """
