@@ -761,6 +761,14 @@ class Tuning:
     Rows that run together: a vector of AVX-512 holds 16 totals.
     Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
     """
+    least_row_steps: int = 8
+    """
+    Steps of rows that run together, at least, if the rest gets code of its own.
+
+    With fewer, a step divides all rows. 12 heads of 197 rows of scores on Zen 5: 81 us in steps of
+    8 with a rest of 5, 104 us one by one.
+    Unfelt by the benchmarks: numbers of rows in the cases tried are multiples of 8, or few.
+    """
     most_halo_boxes: int = 64
     """
     Boxes of a halo that are zeroed one by one; with more, all memory of the result is zeroed.

@@ -14,12 +14,21 @@ from popgraph.dialects.graphcore import (
     BatchNormOp,
     BroadcastOp,
     ConvOp,
+    ExpNonpositiveOp,
     MatMulOp,
     MulOp,
+    ReciprocalOp,
+    ReduceSumOp,
     ReshapeOp,
     TransposeOp,
 )
-from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.graphcore.base import (
+    Movement,
+    Operand,
+    dtype_of,
+    shape_of,
+    tensor_of,
+)
 from popgraph.dialects.graphcore.batch_norm import factor_and_shift
 from popgraph.dialects.program import ConstantOp, WeightStore, constant_array
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved, with_operands
@@ -311,4 +320,42 @@ def _is_scaled_when_folded(value: SSAValue) -> bool:
     return isinstance(value.owner, ConstantOp) and value.has_one_use()
 
 
-RULES = (ScaleWeights, ScaleBias, FoldBatchNorm, ScaleFewest)
+class NormalizeLater(Rule[MatMulOp]):
+    """
+    (e * (1 / sum e)) @ v  ->  (e @ v) * (1 / sum e), for a softmax of rows, e = exp(x - max x)
+
+    Only when the softmax has no other use, and the result has fewer elements. Exponentials are at
+    most 1 and their sum at least 1: only sums of numbers near the largest of f32 overflow.
+    """
+
+    ROOTS = (MatMulOp,)
+    PROOF = Proof(
+        (*SCALED_SUM, *FACTORS), approximate="sums are rounded before the scale, not their terms"
+    )
+
+    def rewrite(self, op: MatMulOp) -> Operand | None:
+        rows, values = op.operands
+        product, shape = rows.owner, shape_of(rows)
+        if not isinstance(product, MulOp) or not rows.has_one_use() or len(shape_of(values)) < 2:
+            return None
+        if tensor_of(rows).element_type not in (f32, f64):
+            return None
+        exponentials, factor = product.operands
+        if not isinstance(exponentials.owner, ExpNonpositiveOp) or len(shape) < 2:
+            return None
+        if not _divides_by_sum(factor, exponentials) or shape_of(values)[-1] >= shape[-1]:
+            return None
+        return MulOp(with_operands(op, [exponentials, values]), factor)
+
+
+def _divides_by_sum(factor: SSAValue, rows: SSAValue) -> bool:
+    """Whether a factor is 1 / sum(rows), a number for each row."""
+    total = factor.owner.x.owner if isinstance(factor.owner, ReciprocalOp) else None
+    return (
+        isinstance(total, ReduceSumOp)
+        and total.x == rows
+        and shape_of(factor) == (*shape_of(rows)[:-1], 1)
+    )
+
+
+RULES = (ScaleWeights, ScaleBias, FoldBatchNorm, ScaleFewest, NormalizeLater)

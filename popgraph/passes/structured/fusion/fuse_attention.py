@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -98,18 +99,19 @@ def attention_of(softmax: tile.FusedOp, target: Target) -> Attention | None:
     """The attention around a softmax, if it pays to fuse it."""
     shared = len(softmax.sizes)
     # `loops` comes from fuse-channels; the rows of a softmax are its leading loops.
-    if softmax.loops is not None or len(softmax.outputs) != 1 or shared < 2:
+    if softmax.loops is not None or shared < 2:
         return None
-    if not softmax.outputs[0].has_one_use():
+    uses = [use for value in softmax.outputs for use in value.uses]
+    # Operands 0 and 1 are factors. The epilogue reads later ones: here, the sums of the rows.
+    factors = [use for use in uses if use.index < 2]
+    if len(factors) != 1:
         return None
-    (use,) = softmax.outputs[0].uses
-    mixed = use.operation
+    mixed = factors[0].operation
+    if not tile.is_contraction(mixed) or any(use.operation is not mixed for use in uses):
+        return None
     producers = [value.owner for value in softmax.inputs if tile.is_contraction(value.owner)]
-    # Operands 0 and 1 are factors; a later one is added by the epilogue, as a residual is.
-    if not tile.is_contraction(mixed) or use.index > 1:
-        return None
     for scores in producers:
-        order = _order(mixed, use.index, softmax)
+        order = _order(mixed, [use.index for use in uses], softmax)
         if order is not None and _is_row_product(scores, softmax, target):
             step = _step(scores, mixed, softmax, target)
             if step and _has_blocks(scores, range(shared)) and _has_blocks(mixed, order[:shared]):
@@ -141,9 +143,13 @@ def _is_row_product(scores: tile.ReduceOp, softmax: tile.FusedOp, target: Target
     )
 
 
-def _order(mixed: tile.ReduceOp, number: int, softmax: tile.FusedOp) -> AxisOrder | None:
-    """The parallel loops of a matmul with the rows of the softmax first; None if that fails."""
-    map_ = mixed.input_maps[number]
+def _order(mixed: tile.ReduceOp, numbers: Sequence[int], softmax: tile.FusedOp) -> AxisOrder | None:
+    """
+    The parallel loops of a matmul with the rows of the softmax first; None if that fails.
+
+    `numbers` are those of the operands that the softmax computes.
+    """
+    map_ = mixed.input_maps[min(numbers)]
     shared = len(softmax.sizes)
     used = [sorted(result.used_dims()) for result in map_.results[:shared]]
     parallel = range(mixed.parallel_rank)
@@ -157,9 +163,14 @@ def _order(mixed: tile.ReduceOp, number: int, softmax: tile.FusedOp) -> AxisOrde
     if not _runs_in_blocks(mixed) or mixed.schedule is None or mixed.schedule.n_dim.data in first:
         return None
     sequence = (*order, *range(len(order), len(mixed.sizes)))
-    (permuted_map,) = renumbered([map_], sequence)
     sizes = tuple(mixed.sizes[dim] for dim in sequence)
-    return order if keeps_leading(permuted_map, sizes, shared) else None
+    maps = [map_ for _, map_ in mixed.mapped]
+    for map_ in (maps[number] for number in numbers):
+        # The epilogue runs after the loop over terms, and its maps have no dimension for it.
+        (permuted_map,) = renumbered([map_], sequence[: map_.num_dims])
+        if not keeps_leading(permuted_map, sizes[: map_.num_dims], shared):
+            return None
+    return order
 
 
 def _runs_in_blocks(op: tile.ReduceOp) -> bool:

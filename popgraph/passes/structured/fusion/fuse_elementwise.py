@@ -301,6 +301,8 @@ def may_inline(consumer: Consumer, reading: MappedOperands, number: int, tuning:
         return False
     if _belongs_in_epilogue(producer) and not _may_follow_into_epilogue(consumer, reading, number):
         return False
+    if _is_costly(producer) and _repeats_in_epilogue(consumer, reading, number):
+        return False
     if value.has_one_use():
         return _repeats_no_work(producer, reading, number, tuning)
     return _widens(producer) and _reads_slices_once(value, consumer, reading)
@@ -320,6 +322,12 @@ def _may_follow_into_epilogue(consumer: Consumer, reading: MappedOperands, numbe
     """Whether the epilogue of that contraction can compute the reader as well."""
     type_, map_ = tensor(reading.values[number]), reading.maps[number]
     return isinstance(consumer, tile.MapOp) and reads_whole(type_, map_, reading.sizes)
+
+
+def _repeats_in_epilogue(consumer: Consumer, reading: MappedOperands, number: int) -> bool:
+    """Whether the reader becomes an epilogue, which would compute a value for each vector of it."""
+    read_again = prod(reading.sizes) > prod(tensor(reading.values[number]).get_shape())
+    return read_again and isinstance(consumer, tile.MapOp) and _belongs_in_epilogue(consumer)
 
 
 def _keeps_order(producer: tile.MapOp) -> bool:

@@ -20,7 +20,10 @@ from popgraph.passes.properties import UNCUT
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.analysis.words import views_words
-from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
+from popgraph.passes.structured.fusion.fuse_elementwise import (
+    epilogue_input_moved,
+    view_looked_through,
+)
 from popgraph.passes.structured.fusion.join import is_convex, join, read_elsewhere
 from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import Shape, prod
@@ -55,7 +58,7 @@ class FuseRows(Pass):
 def fuse(block: Block, target: Target) -> None:
     """Fuses each reduction of a block with the operations that share its rows."""
     for reader in list(block.ops):
-        if _is_fusable(reader):
+        if isinstance(reader, Fusable):
             look_through_views(reader)
     # Local memory has one element type: inside the nest, words cannot be a view of bytes.
     members: dict[Operation, Candidate] = {
@@ -80,6 +83,8 @@ def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
     changed: Operation | None = reader
     while _is_fusable(changed):
         changed = next(view_looked_through(changed, mapped_inputs(changed)), None)
+    while tile.is_contraction(changed):
+        changed = next(epilogue_input_moved(changed), None)
 
 
 def is_word_view(op: Fusable) -> bool:
@@ -170,7 +175,7 @@ class Group:
 
     def steps(self) -> Shape:
         """
-        Rows of an iteration: a power of two that divides the last shared loop.
+        Rows of an iteration: a power of two. It divides the last shared loop, unless that is long.
 
         Each operation runs over all of them before the next one starts. The chains of additions of
         several rows then overlap, and lanes of several totals are added together. With AVX-512,
@@ -182,8 +187,10 @@ class Group:
             for value in self.inside
         )
         most = min(tuning.most_rows_together, self.target.l1(tuning.rows_together_l1) // longest)
-        together = 1
-        while 2 * together <= most and self.rows[-1] % (2 * together) == 0:
+        rows, together = self.rows[-1], 1
+        while 2 * together <= most and (
+            rows % (2 * together) == 0 or rows // (2 * together) >= tuning.least_row_steps
+        ):
             together *= 2
         return (*[1] * (self.shared - 1), together)
 

@@ -249,8 +249,28 @@ def _neighbours(
             op, value, order, along_pixels, tuning
         ):
             for other_value in _corresponding(op):
-                if other_value is not value and rank(other_value) == len(order):
+                if (
+                    other_value is not value
+                    and rank(other_value) == len(order)
+                    and not _is_broadcast_in_epilogue(op, other_value, order)
+                ):
                     yield other_value, order
+
+
+def _is_broadcast_in_epilogue(
+    op: Computed | tile.AssembleOp, value: SSAValue, order: AxisOrder
+) -> bool:
+    """
+    Whether an epilogue reads a number for each vector, in whatever order such numbers are stored.
+
+    The sums of a softmax keep the order of its rows, so that all of it stays one kernel.
+    """
+    last = order[-1]
+    return (
+        tile.is_contraction(op)
+        and value not in op.results
+        and tensor(value).get_shape()[last] < tensor(op.outputs[0]).get_shape()[last]
+    )
 
 
 def _shares_order(

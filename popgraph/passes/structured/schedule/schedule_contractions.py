@@ -14,7 +14,13 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.affine import linear, offset
-from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of, with_layout
+from popgraph.dialects.tile.attributes import (
+    LayoutAttr,
+    ScheduleAttr,
+    layout_of,
+    memory_span,
+    with_layout,
+)
 from popgraph.dialects.tile.running import running_of, set_running
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import indexed_dims, maps_attribute
@@ -169,9 +175,10 @@ def _schedule(
     constants = Constants()
     for op in list(module.walk()):
         if tile.is_contraction(op) and op.schedule is None:
-            candidate = decide(op, constants.factors(op))
+            fixed = constants.factors(op)
+            candidate = decide(op, fixed)
             if candidate is not None:
-                _apply(op, candidate, packed)
+                _apply(op, candidate, packed, fixed)
         constants.note(op)
 
 
@@ -464,8 +471,23 @@ class Packed:
         return found
 
 
-def _apply(op: tile.ReduceOp, candidate: Candidate, packed: Packed) -> None:
-    """Sets the schedule of a contraction and packs its operands."""
+def _is_in_order(type_: TensorType[Attribute], layout: LayoutAttr) -> bool:
+    """Whether a tensor already has its elements where a layout has them, in equal memory."""
+    whole, shape = AffineMap.identity(type_.get_num_dims()), type_.get_shape()
+    plain, packed = (
+        (offset(each, whole, shape), memory_span(each))
+        for each in (type_, with_layout(type_, layout))
+    )
+    return plain == packed
+
+
+def _apply(
+    op: tile.ReduceOp,
+    candidate: Candidate,
+    packed: Packed,
+    fixed: tuple[bool, bool] = (False, False),
+) -> None:
+    """Sets the schedule of a contraction and packs its operands, unless they are in that order."""
     packed.begin()
     # With K outermost, a result is a running total, so the epilogue becomes a map of its own.
     if candidate.numbers["k_outer"]:
@@ -477,8 +499,11 @@ def _apply(op: tile.ReduceOp, candidate: Candidate, packed: Packed) -> None:
         (candidate.factor, candidate.layout),
         (1 - candidate.factor, candidate.scalars),
     ):
-        if layout is not None:
-            value = op.operands[number]
+        if layout is None:
+            continue
+        value = op.operands[number]
+        # Constants are packed at load time, into aligned memory.
+        if fixed[number] or not _is_in_order(tensor(value), layout):
             op.operands[number] = packed.of(op, value, layout)
             if isinstance(value.owner, tile.ViewOp):
                 erase_unused(value.owner)
