@@ -82,6 +82,27 @@ def test_random_networks(seed: int, tmp_path: Path) -> None:
     assert_same_bits(reversed_[::-1].copy(), many, "rows at other positions")
 
 
+CONVOLUTIONS = """
+opset 21
+
+graph g(x: f32[N, 31, 7, 7]) -> (y) {
+    weight v: f32[32, 31, 3, 3] = normal
+    weight w: f32[7, 32, 5, 5] = normal
+    y = Conv(Conv(x, v, pads=[1, 1, 1, 1]), w, pads=[2, 2, 2, 2])
+}
+"""
+
+
+def test_thresholds_do_not_choose_transforms(tmp_path: Path) -> None:
+    """By those of a quick program, the first convolution would get Winograd's transforms."""
+    path = tmp_path / "net.pgraph"
+    path.write_text(CONVOLUTIONS)
+    x = np.random.default_rng(0).standard_normal((3, 31, 7, 7)).astype(np.float32)
+    wanted = outputs(path, PORTABLE, {"x": x})
+    for options in (quick(PORTABLE), replace(PORTABLE, tuning=Tuning(winograd_gain=0))):
+        assert_same_bits(outputs(path, options, {"x": x}), wanted, options)
+
+
 @pytest.mark.budget(4)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_trainings(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from popgraph.support.argument_types import check_fields
 from popgraph.support.machine import Machine
@@ -848,8 +848,13 @@ class Target:
 
     @property
     def deciding(self) -> Target:
-        """The target by which choices are made that change bits: generic in portable programs."""
-        return replace(self, machine=Machine().portable()) if self.portable else self
+        """
+        The target by which choices are made that change bits.
+
+        In portable programs, it is generic: neither the machine nor thresholds, such as those of
+        quick programs, change bits.
+        """
+        return Target(Machine().portable(), portable=True) if self.portable else self
 
     def l1(self, share: float) -> int:
         """Bytes of a share of L1."""
