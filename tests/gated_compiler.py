@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -69,6 +70,7 @@ def gated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def compile_by(folder: Path, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
     script = folder / "compiler"
-    script.write_text(SCRIPT.replace("ACT", act))
-    script.chmod(0o755)
+    # A child of this process that builds a program would hold the file open: "text file busy".
+    write = ["sh", "-c", 'cat > "$0"; chmod 755 "$0"', str(script)]
+    subprocess.run(write, input=SCRIPT.replace("ACT", act), text=True, check=True)
     monkeypatch.setenv("CC", str(script))

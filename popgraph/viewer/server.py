@@ -18,7 +18,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, Protocol
 
-from popgraph.support.memo import cached_property
 from popgraph.viewer.page import page, script
 
 HOST = "127.0.0.1"
@@ -127,9 +126,8 @@ class Server:
     """JSON of the sketch shown until the document is ready."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
-    @cached_property
-    def _http(self) -> Connections:
-        return Connections(self._handler())
+    def __post_init__(self) -> None:
+        self._http = Connections(self._handler())
 
     @property
     def address(self) -> str:

@@ -150,7 +150,7 @@ def test_every_kernel_is_linked_with_the_model_both_ways(name: str, train: bool)
     kernels = {one["name"]: one for one in lowered["kernels"]}
     for call in lowered["calls"]:
         assert call["structured"], call["label"]
-        assert kernels[call["kernel"]]["c"].startswith(f"void {kernels[call['kernel']]['symbol']}(")
+        assert f"void {kernels[call['kernel']]['symbol']}(" in kernels[call["kernel"]]["c"]
         for level in LEVELS:
             assert all(0 <= one < len(graphs[level]) for one in call[level])
     computed = {one for call in lowered["calls"] for one in call["onnx"]}
