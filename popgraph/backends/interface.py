@@ -199,13 +199,15 @@ class Backend(ABC):
         notices: Sequence[Notice] = (),
         soon: bool = False,
         known: KnownKernels | None = None,
+        consumes: bool = False,
     ) -> Executable:
         """
-        Builds the executable of a module of `level`, and may remove the module's operations.
+        Builds the executable of a module of `level`.
 
         If the backend has a cache, the result is stored under `key`, with the `notices` that the
         user has read. With `soon`, compile time matters most.
-        Functions without a body are kernels that `known_kernels` found for the passes.
+        Functions without a body are kernels that `known_kernels` found for the passes. If it
+        `consumes` the module, the backend may remove operations, so that they are freed early.
         """
 
     def machine(self) -> Machine | None:

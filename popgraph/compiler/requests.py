@@ -405,6 +405,7 @@ class BuildRequest:
                 notices=self.compilation.notices[reported:],
                 soon=soon,
                 known=known,
+                consumes=self.case is not None,  # Then, it is a copy that nobody else has.
             )
 
     def lower(self, options: Options) -> None:

@@ -228,9 +228,11 @@ def test_many_objects_are_linked_from_a_list(cache: Path, monkeypatch: pytest.Mo
     passed: list[str] = []
     run = toolchain.Compiler.run
 
-    def watched(self: toolchain.Compiler, arguments: Sequence[str], **more: Any) -> Any:
+    def watched(
+        self: toolchain.Compiler, arguments: Sequence[str], *more: Any, **named: Any
+    ) -> Any:
         passed.extend(arguments)
-        return run(self, arguments, **more)
+        return run(self, arguments, *more, **named)
 
     monkeypatch.setattr(compiling, "LONGEST_COMMAND", 0)
     monkeypatch.setattr(toolchain.Compiler, "run", watched)

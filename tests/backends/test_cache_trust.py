@@ -47,9 +47,9 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     seen: list[object] = []
     run = toolchain.Compiler.run
 
-    def watched(self: toolchain.Compiler, arguments: Any, text: str | None = None) -> Any:
+    def watched(self: toolchain.Compiler, arguments: Any, *more: Any, **named: Any) -> Any:
         seen.extend([arguments] if "-shared" in arguments else [])
-        return run(self, arguments, text)
+        return run(self, arguments, *more, **named)
 
     monkeypatch.setattr(toolchain.Compiler, "run", watched)
     return seen

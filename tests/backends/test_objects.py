@@ -29,12 +29,14 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     run = toolchain.Compiler.run
 
-    def watched(self: toolchain.Compiler, arguments: Sequence[str], text: str | None = None) -> Any:
+    def watched(
+        self: toolchain.Compiler, arguments: Sequence[str], *more: Any, **named: Any
+    ) -> Any:
         for argument in arguments:
             if argument.endswith(".c"):
                 source = Path(argument).read_text()
                 seen.extend(re.findall(r"^POPGRAPH_WEAK void (\w+)", source, re.M))
-        return run(self, arguments, text)
+        return run(self, arguments, *more, **named)
 
     monkeypatch.setattr(toolchain.Compiler, "run", watched)
     return seen

@@ -36,6 +36,7 @@ class CBackend(Backend):
         notices: Sequence[Notice] = (),
         soon: bool = False,
         known: KnownKernels | None = None,
+        consumes: bool = False,
     ) -> Executable:
         from popgraph.backends.c.build.known_kernels import KernelCache
         from popgraph.backends.c.build_program import build
@@ -51,7 +52,7 @@ class CBackend(Backend):
             notices=notices,
             soon=soon,
             cache=known,
-            consumes=True,
+            consumes=consumes,
         )
 
     def machine(self) -> Machine:
