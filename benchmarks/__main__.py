@@ -383,6 +383,8 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="all results of operators")
     parser.add_argument("--write", action="store_true", help="into the pages of docs/")
     arguments = parser.parse_args()
+    if arguments.write and (arguments.names or arguments.only):
+        parser.error("--write replaces a whole table: leave out names and --only")
     for kind in [arguments.kind] if arguments.kind else list(KINDS):
         chosen = argparse.Namespace(**{**vars(arguments), "kind": kind})
         lines = [machine(), ""]
