@@ -25,6 +25,8 @@ LINEAR = {arith.AddiOp, arith.MuliOp}
 LOADS = {memref.LoadOp, vector.LoadOp}
 STORES = {memref.StoreOp, vector.StoreOp}
 YIELD = scf.YieldOp
+DIVISIONS = {arith.DivSIOp, arith.RemSIOp}
+"""Operations that trap only if the divisor is 0 or -1."""
 DEFERRED = {arith.CmpiOp, vector.BroadcastOp}
 
 
@@ -37,7 +39,7 @@ def _is_pure(kind: type[Operation]) -> bool:
 
 def is_pure(op: Operation) -> bool:
     """Whether an operation has no effects and cannot trap, so that it may run anywhere."""
-    return _is_pure(type(op))
+    return _is_pure(type(op)) or (type(op) in DIVISIONS and (constant_of(op.operands[1]) or 0) > 0)
 
 
 def is_linear(op: Operation) -> bool:
