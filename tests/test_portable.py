@@ -94,7 +94,7 @@ graph g(x: f32[N, 31, 7, 7]) -> (y) {
 
 
 def test_thresholds_do_not_choose_transforms(tmp_path: Path) -> None:
-    """By those of a quick program, the first convolution would get Winograd's transforms."""
+    """A quick program's thresholds alone would select transforms for the first convolution."""
     path = tmp_path / "net.pgraph"
     path.write_text(CONVOLUTIONS)
     x = np.random.default_rng(0).standard_normal((3, 31, 7, 7)).astype(np.float32)

@@ -26,7 +26,7 @@ def check_types(*own: str) -> Callable[[_Function], _Function]:
     Decorator: checks arguments against their annotations before the function runs.
 
     Parameters in `own` are skipped; the function has better messages for them. Errors for unknown
-    keywords list the valid ones; those of `**rest: Unpack[T]` must be keys of the TypedDict T.
+    keywords list the valid ones. Keywords of `**rest: Unpack[T]` must be keys of the TypedDict T.
     """
     return lambda function: _checked(function, own)
 

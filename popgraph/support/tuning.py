@@ -851,8 +851,8 @@ class Target:
         """
         The target by which choices are made that change bits.
 
-        In portable programs, it is generic: neither the machine nor thresholds, such as those of
-        quick programs, change bits.
+        In portable programs, it is generic: neither the machine nor the thresholds of a user or of
+        quick programs change bits.
         """
         return Target(Machine().portable(), portable=True) if self.portable else self
 

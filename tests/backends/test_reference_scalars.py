@@ -273,7 +273,7 @@ def test_literals_and_choices_of_halves_are_exact() -> None:
 
 
 def test_only_arithmetic_on_bf16_has_its_nan() -> None:
-    """Loads of f32 may have a NaN of any bits; loops carry those of all their values."""
+    """A load of f32 may give a NaN of any bits; a loop carries the NaN of any of its values."""
     half, single, word = scalars(bf16, f32, i32)
     wide = arith.ExtFOp(half, f32).result
     total = DotOp(StringAttr("bf16"), word, word, arith.AddfOp(wide, wide)).result

@@ -27,7 +27,7 @@ PREAMBLE = f'#include "{RUNTIME}"\n\n'
 PORTABLE = "POPGRAPH_PORTABLE"
 """The word before kernels that compute the same bits everywhere; it expands to nothing."""
 SCHEDULED = "POPGRAPH_SCHEDULED"
-"""The word before kernels in which chains of dependent instructions follow each other."""
+"""The macro before kernels with several chains of dependent instructions, which GCC mixes."""
 _VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)")
 _COUNT = re.compile(r"x\d+")
 """The end of the name of a vector: a text is searched ten times as fast for it as for a name."""

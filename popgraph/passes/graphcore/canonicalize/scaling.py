@@ -325,7 +325,8 @@ class NormalizeLater(Rule[MatMulOp]):
     (e * (1 / sum e)) @ v  ->  (e @ v) * (1 / sum e), for a softmax of rows, e = exp(x - max x)
 
     Only when the softmax has no other use, and the result has fewer elements. Exponentials are at
-    most 1 and their sum at least 1: only sums of numbers near the largest of f32 overflow.
+    most 1, and their sum is at least 1. So a sum overflows only if the values in `v` are close to
+    the largest number of their type.
     """
 
     ROOTS = (MatMulOp,)

@@ -147,7 +147,7 @@ def _order(mixed: tile.ReduceOp, numbers: Sequence[int], softmax: tile.FusedOp) 
     """
     The parallel loops of a matmul with the rows of the softmax first; None if that fails.
 
-    `numbers` are those of the operands that the softmax computes.
+    The softmax computes the operands with these `numbers`.
     """
     map_ = mixed.input_maps[min(numbers)]
     shared = len(softmax.sizes)
