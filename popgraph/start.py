@@ -18,6 +18,9 @@ from popgraph.support.files import changed, is_unchanged
 from popgraph.support.garbage import while_importing
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from popgraph.passes.base import Compilation
     from popgraph.passes.options import Options
 
 
@@ -97,8 +100,13 @@ def compiled(
     indices: str | None,
     backlog: Backlog | None,
     bounds: Mapping[str, int],
+    check: Callable[[ModuleOp, Compilation], None] | None = None,
 ) -> Runner:
-    """Compiles a model; with a `backlog`, quick programs run until tuned ones are built."""
+    """
+    Compiles a model; with a `backlog`, quick programs run until tuned ones are built.
+
+    `check` is called with the model once it is loaded, and may refuse it.
+    """
     with while_importing():
         compiler = import_module("popgraph.compiler")
     made: Runner = compiler.compile(
@@ -109,6 +117,7 @@ def compiled(
         indices=indices,
         backlog=backlog,
         bounds=bounds,
+        check=check,
     )
     return made
 

@@ -32,6 +32,9 @@ from popgraph.support.progress import reporting
 from popgraph.support.writing import write_files
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from popgraph.passes.base import Compilation
     from popgraph.runner import Runner
     from popgraph.support.arrays import Array
     from popgraph.support.description import TensorSpec
@@ -131,14 +134,20 @@ def command(
     later = backlog_for(choice, is_native=backend_named(backend).is_native)
     backlog = Deferred() if quick else later
     how = (model, threads, backend, chosen, None, backlog, bounds)
-    runner = known(*how)
-    if runner is None or not files.keys() <= runner.inputs.keys():
-        module, compilation = models.load(model)
+    given: dict[str, Array] = {}
+
+    def read(module: ModuleOp, compilation: Compilation) -> None:
+        """Reads the arrays of a loaded model; wrong ones are refused before it is compiled."""
         models.check_outputs(module, compilation, keep)
-        given = models.given(module, files, value or (), complete=not random)
-        runner = runner or compiled(*how)
-    else:
-        given = models.parse_inputs(runner.inputs, files, value or (), complete=not random)
+        given.update(models.given(module, files, value or (), complete=not random))
+
+    runner = known(*how)
+    if runner is None:
+        runner = compiled(*how, read)
+    elif files.keys() <= runner.inputs.keys():
+        given.update(models.parse_inputs(runner.inputs, files, value or (), complete=not random))
+    else:  # Initializers can be given as well.
+        read(*models.load(model))
     if random:
         given = {**_made_up(runner, seed, given, models.sizes(dim or ())), **given}
     _show(runner(given), keep)

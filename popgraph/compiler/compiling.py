@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,11 +69,13 @@ def compile(
     indices: str | None = None,
     backlog: Backlog | None = None,
     bounds: Mapping[str, int] | None = None,
+    check: Callable[[ModuleOp, Compilation], None] | None = None,
 ) -> Runner:
     """
     Implements `popgraph.compile` for models without a shortcut (see `start.py`).
 
-    With a `backlog`, quick programs run until tuned ones are built.
+    With a `backlog`, quick programs run until tuned ones are built. `check` is called with the
+    model once it is loaded, and may refuse it.
     """
     check_backend(backend, threads)
     shortcuts = backend_named(backend).shortcuts
@@ -86,6 +88,8 @@ def compile(
     chosen = replace(chosen, indices=indices or chosen.indices)
     with without_collection():
         module, compilation = load(model, mapped=True, search=chosen.search)
+    if check is not None:
+        check(module, compilation)
     files = compilation.weights.files
 
     description = description_of(model, module, chosen)

@@ -21,6 +21,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import popgraph
+from popgraph import compiler
 from popgraph.builder.pgraph import load
 from popgraph.cli import COMMANDS, app
 from popgraph.cli.options import Level
@@ -381,6 +382,22 @@ def test_run_converts_numbers_of_the_same_kind_only(folder: Path) -> None:
 def test_run_refuses_arrays_of_the_wrong_shape(folder: Path) -> None:
     np.save(folder / "narrow.npy", np.zeros((2, 63), np.float32))
     assert "f32[N, 64]" in call("run", MLP, "-i", f"x={folder / 'narrow.npy'}", code=1).output
+
+
+def test_run_reads_a_model_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+
+    def counted(model: object, **how: Any) -> Any:
+        read.append(model)
+        return compiler.load(model, **how)
+
+    monkeypatch.setattr("popgraph.compiler.compiling.load", counted)
+    monkeypatch.setattr("popgraph.cli.models.load", counted)
+    call("run", MLP, "-i", f"x={folder / 'x.npy'}", "--backend", "reference")
+    assert read == [Path(MLP)]
+    wrong = call("run", MLP, "-i", f"y={folder / 'x.npy'}", "--backend", "reference", code=1)
+    assert len(read) == 2
+    assert "'y'" in wrong.output
 
 
 def test_run_takes_ir_of_a_lower_level(tmp_path: Path) -> None:
