@@ -7,6 +7,12 @@ from typing import ClassVar
 
 from onnx.defs import OpSchema
 from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    AttrSizedRegionSegments,
+    AttrSizedResultSegments,
+    AttrSizedSegments,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -26,6 +32,14 @@ from popgraph.dialects.onnx.op import (
     region_of,
 )
 from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.dialects.program.interned import segment_sizes
+
+SEGMENTS: tuple[type[AttrSizedSegments], ...] = (
+    AttrSizedOperandSegments,
+    AttrSizedResultSegments,
+    AttrSizedRegionSegments,
+)
+"""Properties with the numbers of operands, results and regions in each slot."""
 
 
 class SchemaOp(OnnxOp):
@@ -38,7 +52,11 @@ class SchemaOp(OnnxOp):
     """{GRAPH attribute: whether it may be absent}."""
     KINDS: ClassVar[Mapping[str, str]]
     """{other attribute: its kind}."""
+    REQUIRED: ClassVar[tuple[str, ...]]
+    """The attributes without which there is no node."""
     DEFAULTS: ClassVar[Mapping[str, Attribute]]
+    SEGMENTS: ClassVar[tuple[bool, bool, bool]]
+    """Which properties of `SEGMENTS` the operator has."""
 
     @property
     def op_type(self) -> str:
@@ -67,7 +85,7 @@ class SchemaOp(OnnxOp):
     @classmethod
     def accepts(cls, name: str, value: Attribute) -> bool:
         """Whether an attribute of the schema may have this value."""
-        return isinstance(value, KINDS[cls.KINDS[name]] | RefAttr)
+        return isinstance(value, (KINDS[cls.KINDS[name]], RefAttr))
 
     def graphs(self) -> dict[str, list[Graph]]:
         found: dict[str, list[Graph]] = {}
@@ -93,17 +111,22 @@ class SchemaOp(OnnxOp):
         `types` has an entry per output; `extra` goes into the attribute dictionary.
         """
         present = syntax.present_outputs(cls.OUTPUTS, outputs)
-        return cls.build(
-            operands=syntax.gather(cls.INPUTS, inputs),
-            result_types=syntax.gather(
-                cls.OUTPUTS,
-                [type_ if here else None for type_, here in zip(types, present, strict=True)],
-            ),
-            properties=dict(attributes),
+        given = [type_ if here else None for type_, here in zip(types, present, strict=True)]
+        operands, operand_sizes = syntax.gather(cls.INPUTS, inputs)
+        results, result_sizes = syntax.gather(cls.OUTPUTS, given)
+        region_sizes = [int(name in graphs) for name in cls.GRAPHS]
+        properties = dict(attributes)
+        sizes = (operand_sizes, result_sizes, region_sizes)
+        for needed, segments, counts in zip(cls.SEGMENTS, SEGMENTS, sizes, strict=True):
+            if needed:
+                properties[segments.attribute_name] = segment_sizes(*counts)
+        # Not by IRDL's constructor, which takes 10 us to group what is grouped here.
+        return cls.create(
+            operands=operands,
+            result_types=results,
+            properties=properties,
             attributes={"outputs": NamesAttr.of(outputs), **extra},
-            regions=[[region_of(graphs[name])] if name in graphs else [] for name in cls.GRAPHS]
-            if any(cls.GRAPHS.values())
-            else [region_of(graphs[name]) for name in cls.GRAPHS],
+            regions=[region_of(graphs[name]) for name in cls.GRAPHS if name in graphs],
         )
 
     def verify_(self) -> None:

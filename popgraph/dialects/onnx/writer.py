@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
@@ -298,8 +299,8 @@ class GraphWriter:
                 _check_kind(key, held[key], cls)
             else:
                 raise _no_attribute(cls, key)
-        for key, attribute in cls.SCHEMA.attributes.items():
-            if attribute.required and key not in given:
+        for key in cls.REQUIRED:
+            if key not in given:
                 raise ModelError(
                     f"{op_type}-{cls.SCHEMA.since_version} needs the attribute {key!r}"
                 )
@@ -425,10 +426,16 @@ def check_arity(
     cls: type[SchemaOp], operands: Sequence[SSAValue | None], outputs: Sequence[str]
 ) -> None:
     """Raises ModelError unless the schema accepts these numbers of inputs and outputs."""
+    _check_presence(cls, tuple([value is not None for value in operands]), len(outputs))
+
+
+@lru_cache(maxsize=1 << 12)
+def _check_presence(cls: type[SchemaOp], operands: tuple[bool, ...], outputs: int) -> None:
+    """Checks which inputs are present, and the number of outputs."""
     schema = cls.SCHEMA
     for kind, slots, present in (
-        ("input", cls.INPUTS, [value is not None for value in operands]),
-        ("output", cls.OUTPUTS, [True] * len(outputs)),
+        ("input", cls.INPUTS, operands),
+        ("output", cls.OUTPUTS, (True,) * outputs),
     ):
         fixed = [slot for slot in slots if slot.arity != VARIADIC]
         single = sum(slot.arity == SINGLE for slot in slots)
