@@ -435,13 +435,16 @@ def read_function(
     read_nodes(writer, proto.node)
     writer.set_outputs(list(proto.output), [ValueInfoAttr.of(name) for name in proto.output])
     rest = FunctionProto.FromString(remainder(proto, _READ_FUNCTION_FIELDS))
-    rest.attribute_proto.extend(filter(None, map(_noncanonical, proto.attribute_proto)))
+    defaults = {one.name: _value(one, kind_of(one), store) for one in proto.attribute_proto}
+    rest.attribute_proto.extend(
+        one for one in proto.attribute_proto if not defaults[one.name][1]
+    )
     return writer.function(
         proto.domain,
         proto.name,
         proto.overload,
         attributes=list(proto.attribute),
-        defaults={one.name: read_attribute(one, store) for one in proto.attribute_proto},
+        defaults={name: attribute for name, (attribute, _) in defaults.items()},
         infos=[read_value_info(info) for info in proto.value_info],
         opsets=[read_opset(opset) for opset in proto.opset_import],
         rest=rest.SerializeToString(),

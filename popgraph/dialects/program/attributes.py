@@ -19,6 +19,7 @@ from popgraph.support import dtypes
 from popgraph.support.array_bytes import array_of_memory, memory_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
+from popgraph.support.memo import by_identity
 from popgraph.support.shapes import prod
 
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%')
@@ -136,8 +137,7 @@ class DataAttr(ParametrizedAttribute):
     @property
     def array(self) -> Array:
         """The elements, read-only, without a copy."""
-        dtype = element_types.from_ir(self.type.element_type).numpy
-        return array_of_memory(self.payload.data, dtype, self.type.get_shape())
+        return _array(self)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -159,6 +159,12 @@ class DataAttr(ParametrizedAttribute):
         itemsize = element_types.from_ir(self.type.element_type).numpy.itemsize
         if min(shape, default=0) < 0 or prod(shape) * itemsize != size:
             raise VerifyException(f"{size} bytes are not the elements of {self.type}")
+
+
+@by_identity
+def _array(held: DataAttr) -> Array:
+    dtype = element_types.from_ir(held.type.element_type).numpy
+    return array_of_memory(held.payload.data, dtype, held.type.get_shape())
 
 
 @lru_cache(maxsize=1 << 12)
