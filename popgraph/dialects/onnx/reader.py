@@ -436,9 +436,7 @@ def read_function(
     writer.set_outputs(list(proto.output), [ValueInfoAttr.of(name) for name in proto.output])
     rest = FunctionProto.FromString(remainder(proto, _READ_FUNCTION_FIELDS))
     defaults = {one.name: _value(one, kind_of(one), store) for one in proto.attribute_proto}
-    rest.attribute_proto.extend(
-        one for one in proto.attribute_proto if not defaults[one.name][1]
-    )
+    rest.attribute_proto.extend(one for one in proto.attribute_proto if not defaults[one.name][1])
     return writer.function(
         proto.domain,
         proto.name,

@@ -57,6 +57,8 @@ class SchemaOp(OnnxOp):
     DEFAULTS: ClassVar[Mapping[str, Attribute]]
     SEGMENTS: ClassVar[tuple[bool, bool, bool]]
     """Which properties of `SEGMENTS` the operator has."""
+    PLAIN: ClassVar[tuple[bool, bool]]
+    """Whether all inputs are present, and all outputs: then operands and results are the same."""
 
     @property
     def op_type(self) -> str:
@@ -71,10 +73,10 @@ class SchemaOp(OnnxOp):
         return int(self.SCHEMA.since_version)
 
     def input_values(self) -> list[SSAValue | None]:
-        return syntax.spread(self, self.INPUTS)
+        return list(self.operands) if self.PLAIN[0] else syntax.spread(self, self.INPUTS)
 
     def output_values(self) -> list[SSAValue | None]:
-        return syntax.spread(self, self.OUTPUTS)
+        return list(self.results) if self.PLAIN[1] else syntax.spread(self, self.OUTPUTS)
 
     def onnx_attributes(self) -> dict[str, Attribute]:
         return {name: value for name, value in self.properties.items() if name in self.KINDS}

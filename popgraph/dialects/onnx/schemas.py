@@ -62,7 +62,7 @@ _RESULTS: dict[str, Any] = {
     VARIADIC: var_result_def,
 }
 _FACTS = (
-    "SCHEMA", "INPUTS", "OUTPUTS", "GRAPHS", "KINDS", "REQUIRED", "DEFAULTS", "SEGMENTS",
+    "SCHEMA", "INPUTS", "OUTPUTS", "GRAPHS", "KINDS", "REQUIRED", "DEFAULTS", "SEGMENTS", "PLAIN",
 )  # fmt: skip
 """Class variables of an operator."""
 
@@ -175,6 +175,7 @@ class _ClassMaker:
             "KINDS": kinds,
             "REQUIRED": required,
             "DEFAULTS": defaults,
+            "PLAIN": tuple(all(s.arity != OPTIONAL for s in slots) for slots in (inputs, outputs)),
             "SEGMENTS": tuple(any(isinstance(o, kind) for o in options) for kind in SEGMENTS),
             "__doc__": f"{schema.domain or 'ai.onnx'} {schema.name}-{schema.since_version}.",
             "__module__": __name__,
