@@ -293,8 +293,9 @@ class Inference:
 def _literal_of(op: SchemaOp) -> TensorAttr | None:
     """The tensor of a Constant."""
     held = op.properties.get("value")
-    is_alone = isinstance(held, TensorAttr) and len(op.properties) == 1
-    return held if is_alone and op.op_type == "Constant" else None
+    if isinstance(held, TensorAttr) and len(op.properties) == 1 and op.op_type == "Constant":
+        return held
+    return None
 
 
 def _is_untyped(op: SchemaOp) -> bool:

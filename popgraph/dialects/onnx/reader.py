@@ -212,7 +212,7 @@ def _value(proto: AttributeProto, kind: str, store: WeightStore) -> tuple[Attrib
 
 def _is_short(proto: AttributeProto) -> bool:
     """Whether an attribute is a tensor whose elements are stored in the IR, not as a weight."""
-    return proto.t.HasField("raw_data") and proto.ByteSize() <= SHORT
+    return bool(proto.t.HasField("raw_data") and proto.ByteSize() <= SHORT)
 
 
 def _is_plain_tensor(proto: AttributeProto) -> bool:

@@ -73,8 +73,7 @@ def _meaning(op: OnnxOp) -> Hashable:
     noted = [item for item in op.attributes.items() if item[0] not in NAMES]
     return (
         type(op),
-        tuple(op.properties),
-        tuple(map(number_of, op.properties.values())),
+        (tuple(op.properties), tuple(map(number_of, op.properties.values()))),
         tuple(noted),
         tuple(map(bool, op.output_names)),
         tuple([number_of(result.type) for result in op.results]),
