@@ -63,7 +63,8 @@ def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -
     model = model_of(module)
     constants = Constants(model, store, trained)
     for op in list(model.graph.nodes):
-        if isinstance(op, SchemaOp) and not op.regions:
+        # Nodes without operands are constants already, or random.
+        if isinstance(op, SchemaOp) and op.operands and not op.regions:
             has_body = bool(op.SCHEMA.all_function_opset_versions)
             if host_node(op) or not (has_body or is_lowered(op)):
                 _replace(op, constants)
