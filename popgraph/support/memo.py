@@ -40,7 +40,7 @@ def numbering() -> Callable[[Hashable], int]:
     A function that gives equal objects equal numbers, for keys of caches.
 
     An attribute hashes and compares all its parameters, a number nothing. Numbers are not reused:
-    an object that was forgotten meanwhile gets a new one.
+    an object that was evicted meanwhile gets a new one.
     """
     numbers: dict[Hashable, int] = {}
     fresh = count()
