@@ -234,6 +234,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "to_graphcore": "",
         "evaluate_constants": "enclose_gradients partition to_graphcore",
         "select_known": "evaluate_constants infer_shapes",
+        "fold_indices": "evaluate_constants",
         "structural_inputs": "to_graphcore",
         "normalize": "enclose_gradients index_bounds infer_shapes to_graphcore",
         "share_nodes": "",

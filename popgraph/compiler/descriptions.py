@@ -42,8 +42,9 @@ def description_of(model: Model, module: ModuleOp, options: Options) -> Descript
     inputs = input_types(module)
     parameters = {name: one.result.type for name, one in weights.items()}
     outputs = _outputs(graph)
-    known = _values(graph) | parameters | inputs | outputs
-    outputs |= {name: known.get(_source(name), UNKNOWN) for name in _asked(options)}
+    if asked := list(_asked(options)):
+        known = _values(graph) | parameters | inputs | outputs
+        outputs |= {name: known.get(_source(name), UNKNOWN) for name in asked}
     path = path_of(model)
     return Description(
         path.name if path else graph.graph_name.text,

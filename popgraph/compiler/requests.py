@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeAlias
@@ -362,7 +362,7 @@ class BuildRequest:
         options = for_this_machine(self.options, self.threads, self.backend)
         load_operators(self.module)
         steps = [made for _, made in planned(options)]
-        key = self._backend.key(self.module, steps, self.case)
+        key = self._key(steps)
         found = None if key is None else self._cached(key)
         if found is not None:
             return found
@@ -373,10 +373,15 @@ class BuildRequest:
             self._quick_program(quick(options)), lambda: later._build_tuned(options, key)
         )
 
+    def _key(self, passes: Sequence[object]) -> Key | None:
+        """The key of the program that these passes produce, before the module is lowered."""
+        case = self.case or Case(lambda: self._text, "")
+        return self._backend.key(self.module, passes, case)
+
     def _quick_program(self, options: Options) -> Executable:
         """The quick program; cached, for a process that ends before the tuned one is built."""
         passes = [*(made for _, made in planned(options)), Soon()]
-        key = self._backend.key(self.module, passes, self.case)
+        key = self._key(passes)
         found = None if key is None else self._cached(key)
         made = self._build(options, key, soon=True) if found is None else found
         made.key = None  # Shortcuts from files lead to tuned programs.

@@ -44,6 +44,7 @@ from popgraph.passes.loops.split_loops import SplitLoops
 from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.loops.vectorize_loops import VectorizeLoops
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
+from popgraph.passes.onnx.fold_indices import FoldIndices
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.select_known import SelectKnown
@@ -103,6 +104,13 @@ PIPELINE: tuple[Step, ...] = (
         settles=True,
     ),
     Step("onnx", SelectKnown, "once conditions of constants are constants", settles=True),
+    Step(
+        "onnx",
+        FoldIndices,
+        "once a model, before all passes that visit every node",
+        optional=True,
+        settles=True,
+    ),
     Step(
         "onnx",
         ShareNodes,

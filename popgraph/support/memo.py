@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from itertools import count
 from typing import Any, Self, TypeVar, overload
 
 Argument = TypeVar("Argument")
@@ -32,6 +33,24 @@ def by_identity(function: Callable[[Argument], Result]) -> Callable[[Argument], 
         return entry[0]
 
     return memoized
+
+
+def numbering() -> Callable[[Hashable], int]:
+    """
+    A function that gives equal objects equal numbers, for keys of caches.
+
+    An attribute hashes and compares all its parameters, a number nothing. Numbers are not reused:
+    an object that was evicted meanwhile gets a new one.
+    """
+    numbers: dict[Hashable, int] = {}
+    fresh = count()
+
+    def number(argument: Hashable) -> int:
+        if len(numbers) >= MAX_ENTRIES:
+            numbers.clear()
+        return numbers.setdefault(argument, next(fresh))
+
+    return by_identity(number)
 
 
 class cached_property(functools.cached_property[Result]):  # noqa: TID251

@@ -56,7 +56,9 @@ def named(module: ModuleOp) -> list[str]:
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
 def test_non_zero_of_a_constant_mask_is_evaluated(backend: str) -> None:
-    assert operators(chosen()) == ["Not", "Constant", "Transpose", "Reshape", "GatherND"]
+    assert operators(chosen(), Options(disabled=("fold-indices",))) == [
+        *("Not", "Constant", "Transpose", "Reshape", "GatherND")
+    ]
     run = popgraph.compile(chosen(), backend=backend)
     assert run.static, "there is one program, and no step of the host"
     x = np.arange(6, dtype=np.float32)

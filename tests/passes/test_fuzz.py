@@ -487,11 +487,13 @@ def place_of(mutant: Mutant) -> Place:
     return next(place for place in places() if (place.name, place.training) == wanted)
 
 
-PLANTED_ELSEWHERE = {"alternate-chunks", "bind-sizes", "hand-numbers", "spread-replicas"}
+PLANTED_ELSEWHERE = {
+    *("alternate-chunks", "bind-sizes", "fold-indices", "hand-numbers", "spread-replicas")
+}
 """
 Passes whose bugs show in few random networks, or none.
 
-They are planted in tests/backends/test_control.py, test_sizes_fuzz.py,
+They are planted in tests/backends/test_control.py, test_sizes_fuzz.py, test_fold_indices.py,
 tests/backends/test_kernel_parameters.py and test_spread_replicas.py.
 """
 

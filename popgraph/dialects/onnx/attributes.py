@@ -130,6 +130,7 @@ class StringTensorAttr(ParametrizedAttribute):
 
 
 Elements: TypeAlias = DataAttr | BlobAttr | StringTensorAttr
+_ELEMENTS = (DataAttr, BlobAttr, StringTensorAttr)
 
 
 def elements_of(array: Array, store: WeightStore) -> Elements:
@@ -175,7 +176,7 @@ class TensorAttr(ParametrizedAttribute):
         return TensorAttr(self.elements, StringAttr("typed"), self.header)
 
     def verify(self) -> None:
-        if not isinstance(self.elements, DataAttr | BlobAttr | StringTensorAttr):
+        if not isinstance(self.elements, _ELEMENTS):
             raise VerifyException(f"{self.elements} cannot be the elements of a tensor")
 
     def with_elements(self, elements: Elements) -> TensorAttr:
@@ -190,7 +191,7 @@ class TensorAttr(ParametrizedAttribute):
 
     @property
     def held(self) -> Elements:
-        assert isinstance(self.elements, DataAttr | BlobAttr | StringTensorAttr)
+        assert isinstance(self.elements, _ELEMENTS)
         return self.elements
 
     def print_parameters(self, printer: Printer) -> None:

@@ -89,7 +89,7 @@ class OfKind(AttrConstraint):
     kind: str
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
-        if not isinstance(attr, KINDS[self.kind] | RefAttr):
+        if not isinstance(attr, (KINDS[self.kind], RefAttr)):
             raise VerifyException(f"expected an attribute of kind {self.kind}, not {attr}")
 
     def mapping_type_vars(

@@ -60,6 +60,15 @@ def evaluate_node(
 
 def alone(op: SchemaOp, operands: Sequence[Any]) -> tuple[Graph, SchemaOp]:
     """A graph with a copy of the node alone; its inputs have the types of the operands."""
+    block, node = block_of(op, operands)
+    block.add_op(Yield(node.results))
+    given = [ValueInfoAttr.of(f"x{at}", one.type) for at, one in enumerate(block.args)]
+    made = [ValueInfoAttr.of(f"y{at}", one.type) for at, one in enumerate(node.results)]
+    return Graph(op.op_type, given, made, Region(block)), node
+
+
+def block_of(op: SchemaOp, operands: Sequence[Any]) -> tuple[Block, SchemaOp]:
+    """The block of a graph with a copy of the node alone, without its end."""
     block = Block()
     inputs: list[SSAValue | None] = [
         None if one is None else block.insert_arg(_type(one), len(block.args)) for one in operands
@@ -67,10 +76,8 @@ def alone(op: SchemaOp, operands: Sequence[Any]) -> tuple[Graph, SchemaOp]:
     label = {name: value for name, value in op.attributes.items() if name == "name"}
     types = [UNKNOWN] * len(op.output_names)
     node = op.make(inputs, op.onnx_attributes(), {}, op.output_names, types, label)
-    block.add_ops([node, Yield(node.results)])
-    given = [ValueInfoAttr.of(f"x{at}", one.type) for at, one in enumerate(block.args)]
-    made = [ValueInfoAttr.of(f"y{at}", one.type) for at, one in enumerate(node.results)]
-    return Graph(op.op_type, given, made, Region(block)), node
+    block.add_op(node)
+    return block, node
 
 
 def makes_text(op: OnnxOp) -> bool:

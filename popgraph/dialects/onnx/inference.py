@@ -192,10 +192,8 @@ class Inference:
                 set_type(result, value.type)
 
     def _visit_node(self, op: SchemaOp) -> None:
-        held = op.properties.get("value")
-        alone = len(op.properties) == 1
-        if op.op_type == "Constant" and isinstance(held, TensorAttr) and alone:
-            # Large tensors are not passed to the schema.
+        held = _literal_of(op)
+        if held is not None:  # Large tensors are not passed to the schema.
             set_type(op.results[0], held.type)
             self._note(op.results[0], held)
             return
@@ -203,8 +201,9 @@ class Inference:
         # refuses a graph with outputs of unknown type.
         within = op.GRAPHS and (self.into_graphs or "" in op.output_names or _is_untyped(op))
         types = visit_graphs(self, op) if within else {}
+        question = InferenceQuery.about(op, self.known, self.opsets)
         if not types:
-            answers = infer_types(op, self.known, self.store, self.opsets)
+            answers = infer_types(op, self.known, self.store, self.opsets, question)
             types = dict(zip(op.results, answers, strict=True))
         types = {result: type_ for result, type_ in types.items() if type_ != UNKNOWN}
         if len(types) < len(op.results) or op.op_type == "BatchNormalization":
@@ -218,14 +217,24 @@ class Inference:
             self.changing.discard(result)
         if undetected_conflict(op):
             raise mismatch(op, "")
-        self._follow(op)
+        self._follow(op, question)
 
     def _note(self, value: SSAValue, attribute: TensorAttr) -> None:
         held = attribute.held
         if prod(held.type.get_shape()) <= KNOWN_ELEMENTS and not isinstance(held, BlobAttr):
             self.known[value] = array_of(held, self.store)
 
-    def _follow(self, op: SchemaOp) -> None:
+    def follow(self, op: Operation) -> None:
+        """Evaluates an operation like `visit`, with the types that its results have already."""
+        if isinstance(op, SchemaOp):
+            if (held := _literal_of(op)) is not None:
+                self._note(op.results[0], held)
+            else:
+                self._follow(op)
+        elif isinstance(op, Initializer) and isinstance(op.value, TensorAttr):
+            self._note(op.result, op.value)
+
+    def _follow(self, op: SchemaOp, question: InferenceQuery | None = None) -> None:
         """Evaluates a node whose operands are all known and whose results are small."""
         values = self._operands(op)
         if values is None or not op.has_trait(Pure):
@@ -234,18 +243,20 @@ class Inference:
             shape = static_shape(result.type)
             if shape is None or prod(shape) > KNOWN_ELEMENTS:
                 return
-        found = self._evaluated(op, values)
+        found = self._evaluated(op, values, question)
         for value, array in zip(op.output_values(), found, strict=False):
             if value is not None and static_shape(value.type) == np.shape(array):
                 self.known[value] = array
                 if op.op_type not in SHAPES and not self.changing.isdisjoint(op.operands):
                     self.changing.add(value)
 
-    def _evaluated(self, op: SchemaOp, values: Mapping[SSAValue, Array]) -> Sequence[Any]:
+    def _evaluated(
+        self, op: SchemaOp, values: Mapping[SSAValue, Array], question: InferenceQuery | None
+    ) -> Sequence[Any]:
         """The results of a node with known operands; empty if nothing computes them."""
         if op.GRAPHS or any(map(needs_store, op.properties.values())):
             return self._computed(op, values)
-        question = InferenceQuery.about(op, self.known, self.opsets)
+        question = question or InferenceQuery.about(op, self.known, self.opsets)
         found = _results.get(question)
         if found is None:
             found = self._computed(op, values)
@@ -277,6 +288,14 @@ class Inference:
             # Shape and Size read only the shape: a broadcast scalar needs no memory.
             arrays[value] = np.broadcast_to(np.float32(0), shape)
         return arrays
+
+
+def _literal_of(op: SchemaOp) -> TensorAttr | None:
+    """The tensor of a Constant."""
+    held = op.properties.get("value")
+    if isinstance(held, TensorAttr) and len(op.properties) == 1 and op.op_type == "Constant":
+        return held
+    return None
 
 
 def _is_untyped(op: SchemaOp) -> bool:

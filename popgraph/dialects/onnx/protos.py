@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from onnx import (
@@ -36,17 +37,21 @@ from popgraph.dialects.program import BytesAttr, WeightStore
 NameOf = Callable[[SSAValue], str]
 
 
-def remainder(proto: Any, stored: Iterable[str]) -> bytes:
+def remainder(proto: Any, stored: AbstractSet[str]) -> bytes:
     """
     The serialized message without the fields that are stored elsewhere.
 
     Fields that are present but empty stay, so that the message is reproduced exactly.
     """
+    fields = [
+        (field, value)
+        for field, value in proto.ListFields()
+        if not (field.name in stored and value)
+    ]
+    if not fields:
+        return b""
     rest = type(proto)()
-    stored = frozenset(stored)
-    for field, value in proto.ListFields():
-        if field.name in stored and value:
-            continue
+    for field, value in fields:
         if hasattr(value, "extend") or hasattr(value, "MergeFrom"):
             getattr(rest, field.name).MergeFrom(value)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from onnx import (
@@ -29,6 +30,7 @@ from popgraph.dialects.onnx.typeproto import read_value_info
 from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, erased, tensor_type
 from popgraph.dialects.onnx.writer import FunctionKey, Graphs, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.dialects.program.weights import INLINE_BYTES
 from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError, UnsupportedError
 
 _GRAPH_KINDS = ("GRAPH", "GRAPHS")
@@ -37,6 +39,8 @@ MOST_OPSETS = 1 << 31
 """The onnx package stores versions in 32 bits."""
 MAX_DEPTH = 64
 """Nesting limit of graphs: deeper nesting would overflow Python's stack."""
+SHORT = INLINE_BYTES // 4
+"""Maximum bytes of a cached attribute; elements of 2 bits take 4 times as many in memory."""
 
 
 def read_nodes(writer: GraphWriter, nodes: Iterable[NodeProto]) -> None:
@@ -47,22 +51,22 @@ def read_nodes(writer: GraphWriter, nodes: Iterable[NodeProto]) -> None:
 def read_node(writer: GraphWriter, node: NodeProto) -> None:
     """Reads a node into the writer's graph."""
     _check_texts(node)
-    where = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
     try:
         inputs = [writer.value(name) if name else None for name in node.input]
-        attributes = _read_attributes(writer, node, inputs)
+        read = _Attributes.of(writer, node, inputs)
         writer.add_node(
             node.op_type,
             inputs,
-            attributes,
+            read.values,
             domain=node.domain,
             outputs=list(node.output),
             name=node.name,
             doc=node.doc_string,
             overload=node.overload,
-            extra=_extra(writer, node),
+            extra=_extra(node, read),
         )
     except PopgraphError as error:
+        where = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
         located = type(error)(error.what, error.where or where, error.hint)
         if isinstance(located, TypeMismatchError) and isinstance(error, TypeMismatchError):
             located.node = error.node
@@ -71,11 +75,10 @@ def read_node(writer: GraphWriter, node: NodeProto) -> None:
 
 def _check_texts(node: NodeProto) -> None:
     """Protobuf returns bytes for a string that is not UTF-8."""
-    texts = (*node.input, *node.output, node.name, node.op_type, node.domain, node.overload)
-    names = (attribute.name for attribute in node.attribute)
-    for text in (*texts, node.doc_string, *names):
-        if not isinstance(text, str):
-            raise not_utf8(f"node {node.name!r}")
+    names = [attribute.name for attribute in node.attribute]
+    texts = [*node.input, *node.output, *names, node.name, node.op_type, node.domain]
+    if set(map(type, [*texts, node.overload, node.doc_string])) != {str}:
+        raise not_utf8(f"node {node.name!r}")
 
 
 def not_utf8(where: str) -> ModelError:
@@ -86,65 +89,137 @@ def not_utf8(where: str) -> ModelError:
     )
 
 
-def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
+_STORED = frozenset({"input", "output", "name", "op_type", "attribute", "doc_string"})
+"""Fields of a node that its operation stores; `overload` and `domain` depend on the node."""
+
+
+def _extra(node: NodeProto, read: _Attributes) -> dict[str, Attribute]:
     """Fields of a node that only the attribute dictionary of the operation can store."""
-    stored = {"input", "output", "name", "op_type", "attribute", "doc_string"}
-    custom = writer.is_custom(node.op_type, node.domain, node.overload)
-    if custom:
-        stored.add("overload")
-    if node.domain != "ai.onnx":
-        stored.add("domain")
-    rest = NodeProto.FromString(remainder(node, stored))
-    notes = [] if custom else _notes(writer, node)
-    own = [one for one in node.attribute if one not in notes]
-    rest.attribute.extend(filter(None, map(_noncanonical, own)))
-    rest.attribute.extend(notes)
+    stored = _STORED | {"overload"} if read.custom else _STORED
+    held = remainder(node, stored if node.domain == "ai.onnx" else stored | {"domain"})
+    if read.rest:
+        rest = NodeProto.FromString(held)
+        rest.attribute.extend(read.rest)
+        held = rest.SerializeToString()
     extra: dict[str, Attribute] = {}
-    if held := rest.SerializeToString():
+    if held:
         extra["rest"] = BytesAttr(held)
-    if not custom:
+    if not read.custom:
         trailing = 0
         while trailing < len(node.input) and not node.input[-1 - trailing]:
             trailing += 1
         if trailing:
             extra["trailing"] = IntegerAttr(trailing, i64)
-        names = [attribute.name for attribute in own]
-        graphs = [a.name for a in own if kind_of(a) in _GRAPH_KINDS]
+        names = list(read.values)
         # The order of attributes is stored only if writing would change it.
-        canonical = [name for name in names if name not in graphs] + sorted(graphs)
+        canonical = [name for name in names if name not in read.graphs] + sorted(read.graphs)
         if names != canonical:
             extra["order"] = NamesAttr.of(names)
     return extra
 
 
-def _notes(writer: GraphWriter, node: NodeProto) -> list[AttributeProto]:
-    """Attributes of an operator that are notes; see annotations.py."""
+@dataclass
+class _Attributes:
+    """The attributes of a node."""
+
+    custom: bool
+    """Whether the node is of another domain or calls a function."""
+    values: dict[str, object] = field(default_factory=dict)
+    graphs: list[str] = field(default_factory=list)
+    """The names of those that are graphs."""
+    odd: list[AttributeProto] = field(default_factory=list)
+    """Those whose encoding is not canonical."""
+    notes: list[AttributeProto] = field(default_factory=list)
+    """Notes, which are not among the values; see annotations.py."""
+
+    @property
+    def rest(self) -> list[AttributeProto]:
+        """The messages that the operation stores."""
+        return self.odd + self.notes
+
+    @classmethod
+    def of(
+        cls, writer: GraphWriter, node: NodeProto, inputs: Sequence[SSAValue | None]
+    ) -> _Attributes:
+        read = cls(writer.is_custom(node.op_type, node.domain, node.overload))
+        kept = set() if read.custom else _kept_notes(writer, node)
+        for proto in node.attribute:
+            name = proto.name
+            if not name or name in read.values:
+                raise ModelError(
+                    f"duplicate attribute {name!r}" if name else "an attribute has no name",
+                    hint="the file is damaged: export the model again",
+                )
+            kind = kind_of(proto)
+            if not read.custom and (name.startswith(NOTE) or name in kept):
+                read.notes.append(proto)
+            elif kind in _GRAPH_KINDS:
+                read.add_graphs(writer, node, proto, inputs)
+            else:
+                read.values[name], is_canonical = _value(proto, kind, writer.store)
+                if not is_canonical:
+                    read.odd.append(proto)
+        return read
+
+    def add_graphs(
+        self,
+        writer: GraphWriter,
+        node: NodeProto,
+        proto: AttributeProto,
+        inputs: Sequence[SSAValue | None],
+    ) -> None:
+        """Reads an attribute whose value is a graph or a list of graphs."""
+        self.graphs.append(proto.name)
+        if proto.ref_attr_name:
+            if not writer.is_custom(node.op_type, node.domain):
+                raise UnsupportedError(
+                    f"attribute {proto.name!r} takes its graph from the caller of the function",
+                    hint="inline the function first",
+                )
+            self.values[proto.name], is_canonical = _small(proto.SerializeToString())
+            if not is_canonical:
+                self.odd.append(proto)
+            return
+        is_list = kind_of(proto) == "GRAPHS"
+        arguments = argument_types(node.op_type, inputs)
+        lenient = node.op_type == "If"
+        graphs = list(proto.graphs) if is_list else [proto.g]
+        read = [read_subgraph(writer, graph, arguments, lenient) for graph in graphs]
+        self.values[proto.name] = Graphs(read) if is_list else read[0]
+        if not {one.name for one, _ in proto.ListFields()} <= {"name", "type", "g", "graphs"}:
+            odd = AttributeProto()
+            odd.CopyFrom(proto)
+            odd.ClearField("g")
+            odd.ClearField("graphs")
+            self.odd.append(odd)
+
+
+def _kept_notes(writer: GraphWriter, node: NodeProto) -> set[str]:
+    """Names of attributes that are notes, without those of the operator's schema."""
     kept = kept_names(node)
     if kept and (version := writer.opsets.get(node.domain)) is not None:
         known = op_class(node.op_type, version)
         kept -= {*known.KINDS, *known.GRAPHS}
-    return [one for one in node.attribute if one.name.startswith(NOTE) or one.name in kept]
+    return kept
 
 
-def _noncanonical(proto: AttributeProto) -> AttributeProto | None:
-    """The attribute itself if its encoding is not canonical."""
-    kind = kind_of(proto)
-    if kind in _GRAPH_KINDS and not proto.ref_attr_name:
-        if {field.name for field, _ in proto.ListFields()} <= {"name", "type", "g", "graphs"}:
-            return None
-        odd = AttributeProto()
-        odd.CopyFrom(proto)
-        odd.ClearField("g")
-        odd.ClearField("graphs")
-        return odd
-    if kind in _TENSOR_KINDS:
-        # `TensorAttr` stores the encoding of a tensor.
-        expected = {"name", "type", "t", "tensors", "sparse_tensor", "sparse_tensors"}
-        fields = {field.name for field, _ in proto.ListFields()}
-        if "type" in fields and fields <= expected:
-            return None
-        return proto
-    return None if _small(proto.SerializeToString())[1] else proto
+def _value(proto: AttributeProto, kind: str, store: WeightStore) -> tuple[Attribute, bool]:
+    """The attribute of a message without graphs, and whether its encoding is canonical."""
+    if kind not in _TENSOR_KINDS or _is_short(proto):
+        return _small(proto.SerializeToString())
+    return read_attribute(proto, store), _is_plain_tensor(proto)
+
+
+def _is_short(proto: AttributeProto) -> bool:
+    """Whether an attribute is a tensor whose elements are stored in the IR, not as a weight."""
+    return bool(proto.t.HasField("raw_data") and proto.ByteSize() <= SHORT)
+
+
+def _is_plain_tensor(proto: AttributeProto) -> bool:
+    """Whether an attribute has only a tensor; `TensorAttr` stores the encoding of that."""
+    expected = {"name", "type", "t", "tensors", "sparse_tensor", "sparse_tensors"}
+    fields = {one.name for one, _ in proto.ListFields()}
+    return "type" in fields and fields <= expected
 
 
 @lru_cache(maxsize=1 << 12)
@@ -152,44 +227,13 @@ def _small(data: bytes) -> tuple[Attribute, bool]:
     """
     The attribute of a serialized AttributeProto, and whether its encoding is canonical.
 
-    For attributes without tensors and graphs. Cached: most nodes repeat the attributes of others.
+    For attributes without graphs and large tensors. Cached: most nodes repeat those of others.
     """
     proto = AttributeProto.FromString(data)
     attribute = read_attribute(proto)
+    if kind_of(proto) in _TENSOR_KINDS:
+        return attribute, _is_plain_tensor(proto)
     return attribute, write_attribute(proto.name, attribute) == proto
-
-
-def _read_attributes(
-    writer: GraphWriter, node: NodeProto, inputs: Sequence[SSAValue | None]
-) -> dict[str, object]:
-    attributes: dict[str, object] = {}
-    custom = writer.is_custom(node.op_type, node.domain, node.overload)
-    notes = set() if custom else {one.name for one in _notes(writer, node)}
-    for proto in node.attribute:
-        if not proto.name or proto.name in attributes:
-            raise ModelError(
-                f"duplicate attribute {proto.name!r}" if proto.name else "an attribute has no name",
-                hint="the file is damaged: export the model again",
-            )
-        kind = kind_of(proto)
-        if proto.name in notes:
-            continue  # `_extra` keeps it
-        if kind in _GRAPH_KINDS and not proto.ref_attr_name:
-            graphs = [proto.g] if kind == "GRAPH" else list(proto.graphs)
-            arguments = argument_types(node.op_type, inputs)
-            lenient = node.op_type == "If"
-            read = [read_subgraph(writer, graph, arguments, lenient) for graph in graphs]
-            attributes[proto.name] = read[0] if kind == "GRAPH" else Graphs(read)
-        elif kind in _GRAPH_KINDS and not writer.is_custom(node.op_type, node.domain):
-            raise UnsupportedError(
-                f"attribute {proto.name!r} takes its graph from the caller of the function",
-                hint="inline the function first",
-            )
-        elif kind in _TENSOR_KINDS:
-            attributes[proto.name] = read_attribute(proto, writer.store)
-        else:
-            attributes[proto.name] = _small(proto.SerializeToString())[0]
-    return attributes
 
 
 def argument_types(op_type: str, inputs: Sequence[SSAValue | None]) -> list[Attribute]:
@@ -391,13 +435,14 @@ def read_function(
     read_nodes(writer, proto.node)
     writer.set_outputs(list(proto.output), [ValueInfoAttr.of(name) for name in proto.output])
     rest = FunctionProto.FromString(remainder(proto, _READ_FUNCTION_FIELDS))
-    rest.attribute_proto.extend(filter(None, map(_noncanonical, proto.attribute_proto)))
+    defaults = {one.name: _value(one, kind_of(one), store) for one in proto.attribute_proto}
+    rest.attribute_proto.extend(one for one in proto.attribute_proto if not defaults[one.name][1])
     return writer.function(
         proto.domain,
         proto.name,
         proto.overload,
         attributes=list(proto.attribute),
-        defaults={one.name: read_attribute(one, store) for one in proto.attribute_proto},
+        defaults={name: attribute for name, (attribute, _) in defaults.items()},
         infos=[read_value_info(info) for info in proto.value_info],
         opsets=[read_opset(opset) for opset in proto.opset_import],
         rest=rest.SerializeToString(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -105,9 +106,15 @@ def enter(domain: str, name: str) -> Operator:
     return RECORDS.setdefault((domain, name), Operator(domain, name))
 
 
+@cache
+def _import_table() -> None:
+    """Imports the list of all pages, once: even an imported module takes 1 us to find."""
+    import_module(_TABLE)
+
+
 def record_of(domain: str, name: str) -> Operator | None:
     """The record of an operator, after importing its page."""
-    import_module(_TABLE)
+    _import_table()
     found = RECORDS.get((domain, name))
     if found is not None and found.page:
         import_module(found.page)  # Blocks while another thread imports it.
@@ -117,7 +124,7 @@ def record_of(domain: str, name: str) -> Operator | None:
 
 def records() -> dict[Key, Operator]:
     """All records, after importing all pages."""
-    import_module(_TABLE)
+    _import_table()
     for key in list(RECORDS):
         record_of(*key)
     return dict(RECORDS)

@@ -37,6 +37,7 @@ from popgraph.dialects.onnx.types import (
 )
 from popgraph.dialects.onnx.view import Known, NodeView
 from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.dialects.program.interned import number_of
 from popgraph.support.arrays import Array
 
 InferredTypes: TypeAlias = tuple[Attribute, ...]
@@ -99,12 +100,14 @@ class InferenceQuery(NamedTuple):
     """
 
     operator: type[SchemaOp]
-    properties: tuple[tuple[str, Attribute], ...]
-    """Attributes, and the segment sizes that mark absent operands and results."""
+    names: tuple[str, ...]
+    """Names of the properties: attributes, and sizes that mark absent operands and results."""
+    properties: tuple[int, ...]
+    """Their values; attributes are numbers here (`number_of`)."""
     trailing: Attribute | None
     outputs: tuple[int, int]
     """The numbers of results and of listed outputs: the rest are absent."""
-    types: tuple[Attribute, ...]
+    types: tuple[int, ...]
     elements: tuple[Hashable, ...]
     opsets: tuple[tuple[str, int], ...]
 
@@ -113,10 +116,11 @@ class InferenceQuery(NamedTuple):
         operands = op.operands
         return cls(
             type(op),
-            tuple(op.properties.items()),
+            tuple(op.properties),
+            tuple(map(number_of, op.properties.values())),
             op.attributes.get("trailing"),
             (len(op.results), len(op.node_outputs.data)),
-            tuple([value.type for value in operands]),
+            tuple([number_of(value.type) for value in operands]),
             tuple([elements(known[value]) if value in known else None for value in operands]),
             tuple(opsets.items()),
         )
@@ -127,12 +131,15 @@ _answers: dict[InferenceQuery, InferredTypes] = {}
 
 
 def infer_types(
-    op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
+    op: SchemaOp,
+    known: Known,
+    store: WeightStore,
+    opsets: Mapping[str, int],
+    question: InferenceQuery,
 ) -> InferredTypes:
     """The result types by the schema; TypeMismatchError if it refuses the node."""
     if op.GRAPHS:
         return _ask(op, known, store, opsets)
-    question = InferenceQuery.about(op, known, opsets)
     found = _answers.get(question)
     if found is None:
         found = _ask(op, known, store, opsets)

@@ -7,6 +7,12 @@ from typing import ClassVar
 
 from onnx.defs import OpSchema
 from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    AttrSizedRegionSegments,
+    AttrSizedResultSegments,
+    AttrSizedSegments,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -26,6 +32,14 @@ from popgraph.dialects.onnx.op import (
     region_of,
 )
 from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.dialects.program.interned import segment_sizes
+
+SEGMENTS: tuple[type[AttrSizedSegments], ...] = (
+    AttrSizedOperandSegments,
+    AttrSizedResultSegments,
+    AttrSizedRegionSegments,
+)
+"""Properties with the numbers of operands, results and regions in each slot."""
 
 
 class SchemaOp(OnnxOp):
@@ -38,7 +52,13 @@ class SchemaOp(OnnxOp):
     """{GRAPH attribute: whether it may be absent}."""
     KINDS: ClassVar[Mapping[str, str]]
     """{other attribute: its kind}."""
+    REQUIRED: ClassVar[tuple[str, ...]]
+    """The attributes without which there is no node."""
     DEFAULTS: ClassVar[Mapping[str, Attribute]]
+    SEGMENTS: ClassVar[tuple[bool, bool, bool]]
+    """Whether the operator has each property of `SEGMENTS`."""
+    PLAIN: ClassVar[tuple[bool, bool]]
+    """Whether all inputs are present, and all outputs: then operands and results are the same."""
 
     @property
     def op_type(self) -> str:
@@ -53,10 +73,10 @@ class SchemaOp(OnnxOp):
         return int(self.SCHEMA.since_version)
 
     def input_values(self) -> list[SSAValue | None]:
-        return syntax.spread(self, self.INPUTS)
+        return list(self.operands) if self.PLAIN[0] else syntax.spread(self, self.INPUTS)
 
     def output_values(self) -> list[SSAValue | None]:
-        return syntax.spread(self, self.OUTPUTS)
+        return list(self.results) if self.PLAIN[1] else syntax.spread(self, self.OUTPUTS)
 
     def onnx_attributes(self) -> dict[str, Attribute]:
         return {name: value for name, value in self.properties.items() if name in self.KINDS}
@@ -67,7 +87,7 @@ class SchemaOp(OnnxOp):
     @classmethod
     def accepts(cls, name: str, value: Attribute) -> bool:
         """Whether an attribute of the schema may have this value."""
-        return isinstance(value, KINDS[cls.KINDS[name]] | RefAttr)
+        return isinstance(value, (KINDS[cls.KINDS[name]], RefAttr))
 
     def graphs(self) -> dict[str, list[Graph]]:
         found: dict[str, list[Graph]] = {}
@@ -93,17 +113,22 @@ class SchemaOp(OnnxOp):
         `types` has an entry per output; `extra` goes into the attribute dictionary.
         """
         present = syntax.present_outputs(cls.OUTPUTS, outputs)
-        return cls.build(
-            operands=syntax.gather(cls.INPUTS, inputs),
-            result_types=syntax.gather(
-                cls.OUTPUTS,
-                [type_ if here else None for type_, here in zip(types, present, strict=True)],
-            ),
-            properties=dict(attributes),
+        given = [type_ if here else None for type_, here in zip(types, present, strict=True)]
+        operands, operand_sizes = syntax.gather(cls.INPUTS, inputs)
+        results, result_sizes = syntax.gather(cls.OUTPUTS, given)
+        region_sizes = [int(name in graphs) for name in cls.GRAPHS]
+        properties = dict(attributes)
+        sizes = (operand_sizes, result_sizes, region_sizes)
+        for needed, segments, counts in zip(cls.SEGMENTS, SEGMENTS, sizes, strict=True):
+            if needed:
+                properties[segments.attribute_name] = segment_sizes(*counts)
+        # IRDL's constructor would take 10 us more, to group the same values again.
+        return cls.create(
+            operands=operands,
+            result_types=results,
+            properties=properties,
             attributes={"outputs": NamesAttr.of(outputs), **extra},
-            regions=[[region_of(graphs[name])] if name in graphs else [] for name in cls.GRAPHS]
-            if any(cls.GRAPHS.values())
-            else [region_of(graphs[name]) for name in cls.GRAPHS],
+            regions=[region_of(graphs[name]) for name in cls.GRAPHS if name in graphs],
         )
 
     def verify_(self) -> None:

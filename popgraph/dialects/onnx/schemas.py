@@ -32,7 +32,7 @@ from popgraph.dialects.onnx.attributeproto import read_attribute
 from popgraph.dialects.onnx.constraints import OfKind, TypeVariable
 from popgraph.dialects.onnx.containers import standard_domain
 from popgraph.dialects.onnx.other_names import computed_by
-from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.schema_op import SEGMENTS, SchemaOp
 from popgraph.dialects.onnx.syntax import OPTIONAL, SINGLE, VARIADIC, Slot
 from popgraph.support.errors import ModelError, UnsupportedError
 from popgraph.support.locks import Lock
@@ -61,6 +61,11 @@ _RESULTS: dict[str, Any] = {
     OPTIONAL: opt_result_def,
     VARIADIC: var_result_def,
 }
+_FACTS = (
+    "SCHEMA", "INPUTS", "OUTPUTS", "GRAPHS", "KINDS", "REQUIRED", "DEFAULTS", "SEGMENTS", "PLAIN",
+)  # fmt: skip
+"""Class variables of an operator."""
+
 _UNPREDICTABLE = frozenset({"Dropout"})
 """Operators that are random in some modes, though their schemas do not say so."""
 
@@ -135,6 +140,7 @@ class _ClassMaker:
         inputs = self.slots(schema.inputs, "in", _OPERANDS)
         outputs = self.slots(schema.outputs, "out", _RESULTS)
         kinds, defaults, graphs = {}, {}, {}
+        required = tuple(name for name, one in schema.attributes.items() if one.required)
         for name, attribute in schema.attributes.items():
             kind = attribute.type.name
             if kind == "GRAPH":
@@ -167,12 +173,13 @@ class _ClassMaker:
             "OUTPUTS": outputs,
             "GRAPHS": graphs,
             "KINDS": kinds,
+            "REQUIRED": required,
             "DEFAULTS": defaults,
+            "PLAIN": tuple(all(s.arity != OPTIONAL for s in slots) for slots in (inputs, outputs)),
+            "SEGMENTS": tuple(any(isinstance(o, kind) for o in options) for kind in SEGMENTS),
             "__doc__": f"{schema.domain or 'ai.onnx'} {schema.name}-{schema.since_version}.",
             "__module__": __name__,
-            "__annotations__": dict.fromkeys(
-                ("SCHEMA", "INPUTS", "OUTPUTS", "GRAPHS", "KINDS", "DEFAULTS"), ClassVar[Any]
-            ),
+            "__annotations__": dict.fromkeys(_FACTS, ClassVar[Any]),
         }
         title = f"{schema.name}_{schema.since_version}"
         return irdl_op_definition(type(title, (self.parent,), {**namespace, **self.fields}))
@@ -248,6 +255,7 @@ def op_base(op_type: str, domain: str = "") -> type[SchemaOp]:
     return _parent(key)
 
 
+@cache
 def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaOp]:
     """The class of an operator in models that import this operator set version."""
     key = (standard_domain(domain), op_type)

@@ -55,20 +55,19 @@ def spread(op: Operation, slots: Sequence[Slot]) -> list[SSAValue | None]:
     return values
 
 
-def gather(slots: Sequence[Slot], values: Sequence[_T | None]) -> list[Any]:
-    """The values grouped for IRDL: one entry per slot, a list if it is not single."""
+def gather(slots: Sequence[Slot], values: Sequence[_T | None]) -> tuple[list[_T], list[int]]:
+    """The values that are present, and their number in each slot; ValueError if one is missing."""
     rest = iter(values)
-    groups: list[Any] = []
+    there: list[_T] = []
+    sizes: list[int] = []
     for slot in slots:
-        if slot.arity == VARIADIC:
-            groups.append(list(rest))
-            continue
-        value = next(rest, None)
-        if slot.arity == OPTIONAL:
-            groups.append([] if value is None else [value])
-        else:
-            groups.append(value)
-    return groups
+        listed = list(rest) if slot.arity == VARIADIC else [next(rest, None)]
+        found = [value for value in listed if value is not None]
+        if len(found) < len(listed) and slot.arity != OPTIONAL:
+            raise ValueError(f"the operand or result {slot.field!r} is missing")
+        there += found
+        sizes.append(len(found))
+    return there, sizes
 
 
 def present_outputs(slots: Sequence[Slot], names: Sequence[str]) -> list[bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
@@ -16,6 +15,7 @@ from popgraph.dialects.program import interned
 from popgraph.dialects.program.attributes import BytesAttr, decoded, parse_quoted, quoted
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.memo import by_identity, cached_property
 
 
 @irdl_attr_definition
@@ -28,7 +28,7 @@ class NamesAttr(Data[tuple[bytes, ...]]):
     def of(values: Sequence[str | bytes]) -> NamesAttr:
         return NamesAttr(tuple(v.encode() if isinstance(v, str) else v for v in values))
 
-    @property
+    @cached_property
     def texts(self) -> tuple[str, ...]:
         return tuple(map(decoded, self.data))
 
@@ -145,7 +145,7 @@ def tensor_type(dtype: str | dtypes.DType | Attribute, shape: Sequence[Dim] | No
     """
     element = element_type(dtype)
     if shape is None:
-        return UnrankedTensorType(element)
+        return interned.unranked_type(element)
     sizes = [dim if isinstance(dim, int) and dim >= 0 else DYNAMIC_INDEX for dim in shape]
     names = [dim if isinstance(dim, str) else "" for dim in shape]
     encoding = DimsAttr(NamesAttr.of(names)) if any(names) else interned.NOTHING
@@ -189,12 +189,12 @@ def static_shape(type_: Attribute) -> tuple[int, ...] | None:
     return None if DYNAMIC_INDEX in sizes else sizes
 
 
-@lru_cache(maxsize=1 << 16)
+@by_identity
 def erased(type_: Attribute) -> Attribute:
     """The type without shapes, as compared by ONNX's type variables."""
     match type_:
         case TensorType() | UnrankedTensorType():
-            return UnrankedTensorType(type_.element_type)
+            return interned.unranked_type(type_.element_type)
         case SeqType() | OptType():
             return type(type_)(erased(type_.element))
         case MapType():

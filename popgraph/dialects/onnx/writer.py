@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
@@ -124,11 +125,11 @@ class GraphWriter:
             if not self.has_value(name):
                 return name
 
-    def _define(self, name: str, value: SSAValue, where: str) -> SSAValue:
+    def _define(self, name: str, value: SSAValue, where: Callable[[], str]) -> SSAValue:
         if name in self._values:
             raise ModelError(
                 f"two values have the name {name!r}",
-                where,
+                where(),
                 "give every value of the graph a unique name",
             )
         self._values[name] = value
@@ -157,7 +158,7 @@ class GraphWriter:
             raise ModelError("an input of the graph has no name", f"graph {self.name!r}")
         self.inputs.append(info if info is not None else ValueInfoAttr.of(name, type_))
         argument = self.block.insert_arg(type_, len(self.block.args))
-        return self._define(name, argument, f"input {name!r}")
+        return self._define(name, argument, lambda: f"input {name!r}")
 
     def add_initializer(
         self,
@@ -168,11 +169,10 @@ class GraphWriter:
         place: int = 0,
     ) -> SSAValue:
         """Adds a constant tensor: an array, a number, a TensorProto or an IR attribute."""
-        where = f"initializer {name!r}"
         if not isinstance(value, SparseTensorAttr):
             value = from_value(value, self.store)
         op = Initializer(name, value, input, place)
-        self._define(name, op.result, where)
+        self._define(name, op.result, lambda: f"initializer {name!r}")
         self.block.add_op(op)
         self.inference.visit(op)
         return op.result
@@ -209,8 +209,6 @@ class GraphWriter:
         if doc:
             described["doc"] = BytesAttr.of(doc)
         given = dict(attributes or {})
-        where = f"node {name or next(filter(None, names), '')!r}"
-        where += f" ({domain + '::' if domain else ''}{op_type})"
         op: OnnxOp
         try:
             if self.is_custom(op_type, domain, overload):
@@ -218,17 +216,18 @@ class GraphWriter:
             else:
                 op = self._schema_op(op_type, domain, operands, given, names, described)
         except PopgraphError as error:
+            where = f"node {name or next(filter(None, names), '')!r}"
+            where += f" ({domain + '::' if domain else ''}{op_type})"
             raise type(error)(error.what, error.where or where, error.hint) from error
         return self.add_op(op, result_types)
 
     def add_op(self, op: OnnxOp, result_types: Sequence[Attribute] | None = None) -> list[SSAValue]:
         """Appends a detached node, infers its types and defines its names."""
         op.locate()
-        where = op.where()
         named = zip(op.output_names, op.output_values(), strict=False)
         for output, value in named:
             if value is not None and output:
-                self._define(output, value, where)
+                self._define(output, value, op.where)
         self.block.add_op(op)
         if result_types is not None:
             for result, type_ in zip(op.results, result_types, strict=True):
@@ -298,8 +297,8 @@ class GraphWriter:
                 _check_kind(key, held[key], cls)
             else:
                 raise _no_attribute(cls, key)
-        for key, attribute in cls.SCHEMA.attributes.items():
-            if attribute.required and key not in given:
+        for key in cls.REQUIRED:
+            if key not in given:
                 raise ModelError(
                     f"{op_type}-{cls.SCHEMA.since_version} needs the attribute {key!r}"
                 )
@@ -425,10 +424,16 @@ def check_arity(
     cls: type[SchemaOp], operands: Sequence[SSAValue | None], outputs: Sequence[str]
 ) -> None:
     """Raises ModelError unless the schema accepts these numbers of inputs and outputs."""
+    _check_presence(cls, tuple([value is not None for value in operands]), len(outputs))
+
+
+@lru_cache(maxsize=1 << 12)
+def _check_presence(cls: type[SchemaOp], operands: tuple[bool, ...], outputs: int) -> None:
+    """Checks which inputs are present, and the number of outputs."""
     schema = cls.SCHEMA
     for kind, slots, present in (
-        ("input", cls.INPUTS, [value is not None for value in operands]),
-        ("output", cls.OUTPUTS, [True] * len(outputs)),
+        ("input", cls.INPUTS, operands),
+        ("output", cls.OUTPUTS, (True,) * outputs),
     ):
         fixed = [slot for slot in slots if slot.arity != VARIADIC]
         single = sum(slot.arity == SINGLE for slot in slots)

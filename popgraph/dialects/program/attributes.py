@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from xdsl.dialects.builtin import TensorType
@@ -13,10 +14,12 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects import element_types
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import dtypes
 from popgraph.support.array_bytes import array_of_memory, memory_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
+from popgraph.support.memo import by_identity
 from popgraph.support.shapes import prod
 
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%')
@@ -129,13 +132,12 @@ class DataAttr(ParametrizedAttribute):
     def of(array: Array) -> DataAttr:
         """The attribute of an array; copies it if it is not contiguous or not little-endian."""
         element = element_types.to_ir(dtypes.from_numpy(array.dtype))
-        return DataAttr(HexAttr(bytes(memory_of(array))), TensorType(element, array.shape))
+        return _data(bytes(memory_of(array)), element, array.shape)
 
     @property
     def array(self) -> Array:
         """The elements, read-only, without a copy."""
-        dtype = element_types.from_ir(self.type.element_type).numpy
-        return array_of_memory(self.payload.data, dtype, self.type.get_shape())
+        return _array(self)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -157,6 +159,18 @@ class DataAttr(ParametrizedAttribute):
         itemsize = element_types.from_ir(self.type.element_type).numpy.itemsize
         if min(shape, default=0) < 0 or prod(shape) * itemsize != size:
             raise VerifyException(f"{size} bytes are not the elements of {self.type}")
+
+
+@by_identity
+def _array(held: DataAttr) -> Array:
+    dtype = element_types.from_ir(held.type.element_type).numpy
+    return array_of_memory(held.payload.data, dtype, held.type.get_shape())
+
+
+@lru_cache(maxsize=1 << 12)
+def _data(elements: bytes, element: Attribute, shape: tuple[int, ...]) -> DataAttr:
+    """The attribute of a small tensor: models repeat axes, bounds and sizes."""
+    return DataAttr(HexAttr(elements), tensor_type(element, shape))
 
 
 @irdl_attr_definition

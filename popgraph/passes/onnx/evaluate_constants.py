@@ -63,7 +63,8 @@ def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -
     model = model_of(module)
     constants = Constants(model, store, trained)
     for op in list(model.graph.nodes):
-        if isinstance(op, SchemaOp) and not op.regions:
+        # Nodes without operands are constants already, or random.
+        if isinstance(op, SchemaOp) and op.operands and not op.regions:
             has_body = bool(op.SCHEMA.all_function_opset_versions)
             if host_node(op) or not (has_body or is_lowered(op)):
                 _replace(op, constants)
@@ -72,14 +73,19 @@ def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -
 def _replace(op: OnnxOp, constants: Constants) -> None:
     """Replaces a node by constants if all its results are known tensors of numbers."""
     found = [constants.of(result) for result in op.results]
-    if not found or any(array is None or array.dtype.kind in "OUS" for array in found):
-        return
-    versions, store = constants.model.opset_versions, constants.store
-    for (result, name), array in zip(_named(op), found, strict=True):
+    there = [array for array in found if array is not None and array.dtype.kind not in "OUS"]
+    if there and len(there) == len(found):
+        replace_by_constants(op, there, constants.model, constants.store)
+
+
+def replace_by_constants(
+    op: OnnxOp, arrays: Sequence[Array], model: Model, store: WeightStore
+) -> None:
+    """Replaces a node by Constants with the elements of its results."""
+    constant = op_class("Constant", model.opset_versions.get("", 1))
+    for (result, name), array in zip(_named(op), arrays, strict=True):
         held = from_value(array, store)
-        made = op_class("Constant", versions.get("", 1)).make(
-            [], {"value": held}, {}, [name], [held.type], {}
-        )
+        made = constant.make([], {"value": held}, {}, [name], [held.type], {})
         insert_made_for(op, made)
         made.results[0].name_hint = result.name_hint
         result.replace_all_uses_with(made.results[0])

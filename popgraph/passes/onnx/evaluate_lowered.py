@@ -12,7 +12,7 @@ from xdsl.ir import Block, SSAValue
 
 from popgraph.dialects.building import building_detached
 from popgraph.dialects.graphcore.control import values_of
-from popgraph.dialects.onnx.evaluation import LOWERED, alone
+from popgraph.dialects.onnx.evaluation import LOWERED, block_of
 from popgraph.dialects.onnx.inference import Inference, needs_store
 from popgraph.dialects.onnx.schema_inference import ANSWERS, elements
 from popgraph.dialects.onnx.schema_op import SchemaOp
@@ -94,11 +94,11 @@ class Program:
         """Lowers a copy of the node, specialized to these values of structural operands."""
         block = Block()
         with building_detached():
-            graph, node = alone(op, arrays)
+            inner, node = block_of(op, arrays)
             insert_checks(node, Inference(opsets, weights))
         given: list[int] = []
         values: list[SSAValue] = []
-        types = [argument.type for argument in graph.block.args]
+        types = [argument.type for argument in inner.args]
         there = ((at, one) for at, one in enumerate(arrays) if one is not None)
         for (at, array), type_ in zip(there, types, strict=True):
             if at in structural:
@@ -109,7 +109,7 @@ class Program:
                 values.append(block.insert_arg(type_, len(block.args)))
         lowering = Lowering(weights, training=False, opsets=opsets, home=block, block=block)
         with ImplicitBuilder(block):
-            found = lowering.place(graph, values)
+            found = lowering.inline(inner, values, node.results)
         made: dict[SSAValue, SSAValue | None] = dict(zip(node.results, found, strict=True))
         return cls(block, given, [one and made[one] for one in node.output_values()], weights)
 

@@ -31,6 +31,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.support import dtypes
+from popgraph.support.memo import by_identity
 
 DATA_DECIDE_SIZES = frozenset(
     {"NonZero", "Compress", "Unique", "NonMaxSuppression", "ImageDecoder"}
@@ -88,11 +89,16 @@ def host_node(op: OnnxOp) -> bool:
     """Whether no program with static sizes can compute a node."""
     if compares_strings(op):
         return False
-    values = [value for inner in op.walk() for value in (*inner.operands, *inner.results)]
-    arguments = [value for block in op.walk_blocks() for value in block.args]
-    return any(_is_of_python(inner) for inner in op.walk()) or any(
-        _is_container(value.type) for value in (*values, *arguments)
+    inside = op.walk() if op.regions else (op,)
+    return any(map(_is_python, inside)) or any(
+        _is_container(value.type) for block in op.walk_blocks() for value in block.args
     )
+
+
+def _is_python(op: Operation) -> bool:
+    """Whether Python computes a node, apart from graphs inside it."""
+    values = (*op.operands, *op.results)
+    return _is_of_python(op) or any(_is_container(value.type) for value in values)
 
 
 def _is_of_python(op: Operation) -> bool:
@@ -122,6 +128,7 @@ def why_hosted(op: OnnxOp) -> str:
     return "data decide its structure"
 
 
+@by_identity
 def _is_container(type_: Attribute) -> bool:
     """Whether a value is not a dense tensor of numbers, nor a sequence or optional of these."""
     if isinstance(type_, SeqType | OptType):

@@ -14,6 +14,7 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import BlobAttr
+from popgraph.dialects.program.interned import number_of
 from popgraph.passes.analysis.equal_operations import share_equal
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -70,6 +71,11 @@ def _is_large(attribute: object) -> bool:
 def _meaning(op: OnnxOp) -> Hashable:
     """A key that is equal for nodes that compute the same with the same annotations."""
     noted = [item for item in op.attributes.items() if item[0] not in NAMES]
-    listed = tuple(bool(name) for name in op.output_names)
-    types = tuple(result.type for result in op.results)
-    return type(op), tuple(op.properties.items()), tuple(noted), listed, types, tuple(op.operands)
+    return (
+        type(op),
+        (tuple(op.properties), tuple(map(number_of, op.properties.values()))),
+        tuple(noted),
+        tuple(map(bool, op.output_names)),
+        tuple([number_of(result.type) for result in op.results]),
+        tuple(op.operands),
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.schema_inference import ANSWERS
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import ConstantOp, DataAttr
+from popgraph.dialects.program.interned import number_of
 from popgraph.operators.record import LoweringFunction, lowering_of
 from popgraph.support.tuning import Tuning
 
@@ -23,9 +24,11 @@ class NodeOfLiterals(NamedTuple):
 
     function: LoweringFunction | None
     operator: type[OnnxOp]
-    properties: tuple[tuple[str, Attribute], ...]
-    operands: tuple[DataAttr, ...]
-    results: tuple[Attribute, ...]
+    names: tuple[str, ...]
+    """Names of the properties, whose values are numbers here, like all attributes."""
+    properties: tuple[int, ...]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
     tuning: Tuning
 
     @classmethod
@@ -35,16 +38,19 @@ class NodeOfLiterals(NamedTuple):
         """The key of a node without graphs whose operands are all literals in the IR, or None."""
         if op.regions or not isinstance(op, SchemaOp):
             return None
-        operands = [_literal(values.get(operand)) for operand in op.operands]
-        literals = tuple([literal for literal in operands if literal is not None])
-        if len(literals) < len(operands):
-            return None
+        literals = []
+        for operand in op.operands:
+            literal = _literal(values.get(operand))
+            if literal is None:
+                return None
+            literals.append(number_of(literal))
         return cls(
             lowering_of(op.domain, op.op_type),
             type(op),
-            tuple(op.properties.items()),
-            literals,
-            tuple([result.type for result in op.results]),
+            tuple(op.properties),
+            tuple(map(number_of, op.properties.values())),
+            tuple(literals),
+            tuple([number_of(result.type) for result in op.results]),
             tuning,
         )
 

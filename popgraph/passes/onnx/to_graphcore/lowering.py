@@ -98,15 +98,15 @@ class Lowering(LoweringContext):
         for old, (name, new) in zip(source.block.args, graph.inputs.items(), strict=True):
             self._know(old, new, name)
         self.home = self.block = graph.block
-        self._walk(source)
+        self._walk(source.block)
         self.refusals.check()
         with self.at_home():
             self._end(source, extra_outputs)
         drop_unused(graph.block)
         return graph
 
-    def _walk(self, source: Graph) -> None:
-        for op in source.block.ops:
+    def _walk(self, source: Block) -> None:
+        for op in source.ops:
             if isinstance(op, Initializer):
                 self._initializer(op)
             elif isinstance(op, OnnxOp) and self.depth:
@@ -140,17 +140,28 @@ class Lowering(LoweringContext):
                 f"the inner graph {graph.graph_name.text!r} takes {len(graph.block.args)} inputs, "
                 f"not {len(arguments)}"
             )
-        self.values.update(zip(graph.block.args, arguments, strict=True))
-        for new, old in zip(arguments, graph.block.args, strict=True):
+        return self.inline(graph.block, arguments, graph.yielded, named=named)
+
+    def inline(
+        self,
+        source: Block,
+        arguments: Sequence[SSAValue],
+        results: Sequence[SSAValue],
+        *,
+        named: bool = False,
+    ) -> list[SSAValue | None]:
+        """Lowers a block inside a node, for these arguments; returns its `results`, see `place`."""
+        self.values.update(zip(source.args, arguments, strict=True))
+        for new, old in zip(arguments, source.args, strict=True):
             show_as(new, old)
         outside, self.naming = self.naming, self.naming and named
         self.depth += 1
         try:
-            self._walk(graph)
+            self._walk(source)
         finally:
             self.naming = outside
             self.depth -= 1
-        return [self.values.get(value) for value in graph.yielded]
+        return [self.values.get(value) for value in results]
 
     def check_types(self, graph: Graph) -> None:
         inference = Inference(self.opsets, self.weights)
