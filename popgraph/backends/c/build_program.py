@@ -14,7 +14,7 @@ from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.packings import packings
-from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
+from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit
 from popgraph.backends.c.run.executable import Blank, CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.backends.c.run.sized import executable
@@ -82,4 +82,4 @@ def units_of(
     layout = Layout(program, packings(program, kernels, compiled))
     frame = printer.frame_header(module)
     units = [printer.program_unit(program, layout, kernels, frame=frame)]
-    return units + [kernel_unit(group) for group in split(kernels)], layout
+    return units + ([kernel_unit(kernels)] if kernels else []), layout
