@@ -23,6 +23,7 @@ from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.debug import note_source
+from popgraph.support.garbage import collect_new, postpone_collection
 from popgraph.support.warnings import Notice
 
 
@@ -46,7 +47,7 @@ def build(
     new kernels is stored in `cache`, which provides that of functions without a body.
 
     If it `consumes` the module, operations are removed once their C is printed, and freed while the
-    C compiler runs.
+    C compiler runs. With `soon`, the next build frees them: both would share the cores.
     """
     check_threads(threads)
     kernels = printer.print_kernels(module, shared=True, known=cache.texts if cache else {})
@@ -54,12 +55,12 @@ def build(
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
     texts = [*printer.keyed(module, kernels)] if cache else []
-    for op in [*module.ops] if consumes else ():
-        op.detach()
     table = replace(layout.table, sizes=sizes_of(module))
     blank = Blank(table, weights.shared)
     more = SOON if soon else ()
-    code = load(library(units, more), name)
+    for op in [*module.ops] if consumes else ():
+        op.detach()
+    code = load(library(units, more, meanwhile=postpone_collection if soon else collect_new), name)
     key = None if save_as is None else save_as.digest
     made = executable(table, code, weights, threads, key=key, blank=blank)
     if save_as is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from errno import EFBIG
 from itertools import count
@@ -34,11 +33,15 @@ from popgraph.support.trust import make_private, open_trusted
 from popgraph.support.writing import NO_ROOM, write_atomically
 
 
-def library(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
+def library(
+    units: Sequence[Unit],
+    more: Sequence[str] = (),
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Path:
     """
     The shared library of these translation units, compiled unless it is cached.
 
-    `more` are flags appended to the usual ones.
+    `more` are flags appended to the usual ones. `meanwhile` is called while all cores compile.
 
     Libraries are cached per compiler. If no compiler works, the library of another compiler for
     the same text and machine is used. If the cache cannot be written, a temporary one replaces it.
@@ -48,11 +51,11 @@ def library(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
     if isinstance(found, Path):
         return found
     try:
-        return _build(*found, units, library_folders(key)[-1], more)
+        return _build(*found, units, library_folders(key)[-1], more, meanwhile)
     except OSError as error:
         give_up(error.strerror or str(error))
     try:
-        return _build(*found, units, library_folders(key)[-1], more)
+        return _build(*found, units, library_folders(key)[-1], more, meanwhile)
     except OSError as error:
         raise BackendError(
             f"there is no place for compiled code: {error.strerror or error}",
@@ -67,7 +70,12 @@ def library_key(units: Sequence[Unit], more: Sequence[str] = ()) -> str:
 
 
 def _build(
-    compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path, more: Sequence[str]
+    compiler: Compiler,
+    found: Probe,
+    units: Sequence[Unit],
+    place: Path,
+    more: Sequence[str],
+    meanwhile: Callable[[], object],
 ) -> Path:
     """
     Compiles the units on all cores, links them, and stores the result.
@@ -88,17 +96,17 @@ def _build(
         flags = [*found.flags, *FLAGS, *more, f"-I{HERE}"]
         started = count(1)
 
-        def collect() -> None:
-            """Collects garbage once all workers wait; later, nothing would run meanwhile."""
+        def start() -> None:
+            """Calls `meanwhile` once all workers wait; later, nothing would run meanwhile."""
             if next(started) == min(workers, len(missing)):
-                gc.collect(0)
+                meanwhile()
 
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
             write_atomically(source, [missing[number].text.encode()])
             own = unit_flags(SYSTEM, missing[number].text)
             command = [*flags, *own, "-c", str(source), "-o", str(target)]
-            result = compiler.run(command, meanwhile=collect)
+            result = compiler.run(command, meanwhile=start)
             if not result.good:
                 _check_room(result.reason, target)
                 raise _refused(compiler, missing[number], result.reason)
@@ -123,7 +131,7 @@ def _build(
             _check_room(result.reason, linked)
         if not result.good and known:
             kept.remove(known)
-            return _build(compiler, found, units, place, more)
+            return _build(compiler, found, units, place, more, meanwhile)
         if not result.good:
             raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
         final = place / f"{compiler.identity}{SYSTEM.suffix}"
