@@ -44,10 +44,12 @@ _is_postponed = False
 def postpone_collection() -> None:
     """Leaves the garbage among new objects to the next `collect_new`, in constant time."""
     global _is_postponed
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
-        gc.unfreeze()  # All objects are in the oldest generation now.
-        _is_postponed = True
+    if gc.get_freeze_count():  # Somebody else's frozen objects would thaw.
+        gc.collect(0)
+        return
+    gc.freeze()
+    gc.unfreeze()  # All objects are in the oldest generation now.
+    _is_postponed = True
 
 
 def collect_new() -> None:

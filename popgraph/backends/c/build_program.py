@@ -55,11 +55,11 @@ def build(
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
     texts = [*printer.keyed(module, kernels)] if cache else []
+    for op in [*module.ops] if consumes else ():
+        op.detach()
     table = replace(layout.table, sizes=sizes_of(module))
     blank = Blank(table, weights.shared)
     more = SOON if soon else ()
-    for op in [*module.ops] if consumes else ():
-        op.detach()
     code = load(library(units, more, meanwhile=postpone_collection if soon else collect_new), name)
     key = None if save_as is None else save_as.digest
     made = executable(table, code, weights, threads, key=key, blank=blank)
