@@ -142,7 +142,12 @@ and an inlined function of the headers take besides their text.
 gcc 12 on Zen 5: 25 ms, 0.6 ms and 4 ms. In 250 kernels, the error is 2.4 ms, or 3.3 ms by length.
 """
 LONG_TEXT = 500_000
-"""Such characters of a unit: it compiles in less than a second, and then progress is reported."""
+"""
+Such characters of a unit, which compile in 0.7 s; then progress is reported.
+
+A training step of MobileNetV2 takes gcc 12 6.5 s of CPU, with twice as many 6.7 s, and with half
+of them 6.9 s.
+"""
 
 
 def split(kernels: Sequence[Kernel], cores: int, program: int = 0) -> list[list[Kernel]]:
