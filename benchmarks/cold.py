@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spent import Spent, spent
 
@@ -52,9 +52,9 @@ def phases(name: str, train: bool, quick: bool, size: int, rows: int) -> dict[st
 
     compiled: list[Spent] = []
 
-    def measured(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
+    def measured(units: Sequence[Unit], more: Sequence[str] = (), **given: Any) -> Path:
         made: list[Path] = []
-        compiled.append(spent(lambda: made.append(library(units, more))))
+        compiled.append(spent(lambda: made.append(library(units, more, **given))))
         return made[0]
 
     vars(build_program)["library"] = measured  # `build_program` calls it by this name.

@@ -1,7 +1,7 @@
 """
 Hashes the C of the benchmark networks, to show that a redesign does not change it.
 
-Prints a line for each network, machine and number of threads: the hash of all translation units.
+Prints a line for each network, machine and number of threads: the hash of the program and kernels.
 Nothing is compiled, and the text does not depend on this machine.
 
     python benchmarks/hashes.py --write before.txt       all networks, hours on one core
@@ -112,7 +112,8 @@ def hash_of(task: tuple[ModuleOp, Compilation, Options], case: Case) -> str:
         units, _ = units_of(lowered, "main", print_kernels(lowered, shared=True), "")
     except PopgraphError as error:
         return f"no C: {str(error).splitlines()[0]}"
-    return digest(*(unit.text for unit in units))[:DIGITS]
+    kernels = sorted({kernel.text for unit in units for _, kernel in unit.kernels})
+    return digest(*(unit.text for unit in units if not unit.kernels), *kernels)[:DIGITS]
 
 
 def lines_of(network: str, machines: Sequence[str], threads: Sequence[int]) -> list[str]:

@@ -87,6 +87,32 @@ def test_builds_free_their_ir_while_the_c_compiler_runs(
             assert alive() == before
 
 
+def test_a_quick_build_leaves_its_ir_to_the_next_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It ages its IR; where other objects are frozen, which would thaw, it frees its IR."""
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path))
+    frozen, seen = [0], list[str]()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen[0])
+    monkeypatch.setattr(gc, "freeze", lambda: seen.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: seen.append("unfreeze"))
+    monkeypatch.setattr(gc, "collect", lambda generation: seen.append(f"collect {generation}"))
+
+    def built(size: int, *, soon: bool) -> list[str]:
+        seen.clear()
+        document = parse(f"graph g(x: f32[{size}]) -> (y: f32[{size}]) {{ y = Exp(x) * {size} }}")
+        compilation = Compilation(document.weights)
+        lower(document.module, compilation)
+        build_c(document.module, compilation.weights, consumes=True, soon=soon)
+        return seen
+
+    assert built(3, soon=True) == ["freeze", "unfreeze"]
+    assert built(4, soon=False) == ["collect 2"]
+    assert built(5, soon=False) == ["collect 0"]
+    frozen[0] = 1
+    assert built(6, soon=True) == ["collect 0"]
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_fuzz_c_equals_reference(dtype: str, threads: int) -> None:

@@ -36,3 +36,24 @@ def while_importing() -> Iterator[None]:
         if len(sys.modules) > before and gc.get_freeze_count() == 0:
             gc.freeze()
             gc.unfreeze()
+
+
+_is_postponed = False
+
+
+def postpone_collection() -> None:
+    """Leaves the garbage among new objects to the next `collect_new`, in constant time."""
+    global _is_postponed
+    if gc.get_freeze_count():  # Somebody else's frozen objects would thaw.
+        gc.collect(0)
+        return
+    gc.freeze()
+    gc.unfreeze()  # All objects are in the oldest generation now.
+    _is_postponed = True
+
+
+def collect_new() -> None:
+    """Frees the garbage among new objects, and the garbage that was postponed."""
+    global _is_postponed
+    is_full, _is_postponed = _is_postponed, False
+    gc.collect(2 if is_full else 0)

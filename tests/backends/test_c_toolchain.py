@@ -370,13 +370,20 @@ def test_without_a_compiler_the_target_is_the_baseline(
     assert target.host_target() == target.BASELINE
 
 
-@pytest.mark.parametrize(("count", "groups"), [(1, 1), (3, 1), (12, 2), (60, 3), (900, 8)])
-def test_kernels_are_compiled_in_groups(count: int, groups: int) -> None:
-    """Groups have nearly equal lengths; a few kernels need few compiler runs."""
+@pytest.mark.parametrize(
+    ("count", "cores", "program", "groups"),
+    [
+        *[(1, 2, 0, [1]), (12, 2, 0, [6, 6]), (60, 1, 0, [60]), (900, 2, 0, [150] * 6)],
+        *[(12, 2, 30_000, [12]), (40, 2, 30_000, [13, 27]), (40, 64, 0, [6, 6, 7, 7, 7, 7])],
+    ],
+)
+def test_kernels_are_compiled_in_groups(
+    count: int, cores: int, program: int, groups: list[int]
+) -> None:
+    """Cores get nearly equal lengths; a few kernels need few compiler runs."""
     kernels = [
         Kernel(f"k{number}", f"kernel_k{number}", "x" * 2500, "", "") for number in range(count)
     ]
-    found = list(split(kernels))
-    assert len(found) == groups
+    found = split(kernels, cores, program)
+    assert sorted(map(len, found)) == groups
     assert sorted(one.name for group in found for one in group) == sorted(k.name for k in kernels)
-    assert max(map(len, found)) - min(map(len, found)) <= 1

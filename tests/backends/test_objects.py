@@ -94,10 +94,10 @@ def test_objects_are_kept_by_key(tmp_path: Path) -> None:
     (tmp_path / "unit.o").write_bytes(b"object")
     here, there = (Objects([tmp_path / "cache"], name) for name in ("here", "there"))
     here.keep(unit, tmp_path / "unit.o")
-    assert here.lacking([unit])[0] == [] and len(here.lacking([unit])[1]) == 1
-    assert there.lacking([unit]) == ([unit], [])
-    here.remove(here.lacking([unit])[1])
-    assert here.lacking([unit]) == ([unit], [])
+    assert here.lacking([kernel])[0] == [] and len(here.lacking([kernel])[1]) == 1
+    assert there.lacking([kernel]) == ([kernel], [])
+    here.remove(here.lacking([kernel])[1])
+    assert here.lacking([kernel]) == ([kernel], [])
 
 
 def test_equal_kernels_are_one_function() -> None:

@@ -14,7 +14,7 @@ from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.packings import packings
-from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
+from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit
 from popgraph.backends.c.run.executable import Blank, CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.backends.c.run.sized import executable
@@ -23,6 +23,7 @@ from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.debug import note_source
+from popgraph.support.garbage import collect_new, postpone_collection
 from popgraph.support.warnings import Notice
 
 
@@ -46,7 +47,7 @@ def build(
     new kernels is stored in `cache`, which provides that of functions without a body.
 
     If it `consumes` the module, operations are removed once their C is printed, and freed while the
-    C compiler runs.
+    C compiler runs. With `soon`, the next build frees them: both would share the cores.
     """
     check_threads(threads)
     kernels = printer.print_kernels(module, shared=True, known=cache.texts if cache else {})
@@ -59,7 +60,7 @@ def build(
     table = replace(layout.table, sizes=sizes_of(module))
     blank = Blank(table, weights.shared)
     more = SOON if soon else ()
-    code = load(library(units, more), name)
+    code = load(library(units, more, meanwhile=postpone_collection if soon else collect_new), name)
     key = None if save_as is None else save_as.digest
     made = executable(table, code, weights, threads, key=key, blank=blank)
     if save_as is not None:
@@ -82,4 +83,4 @@ def units_of(
     layout = Layout(program, packings(program, kernels, compiled))
     frame = printer.frame_header(module)
     units = [printer.program_unit(program, layout, kernels, frame=frame)]
-    return units + [kernel_unit(group) for group in split(kernels)], layout
+    return units + ([kernel_unit(kernels)] if kernels else []), layout

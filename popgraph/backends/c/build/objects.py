@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
+from popgraph.backends.c.print.unit import Kernel, Unit
 from popgraph.support.cache_files import (
     digest,
     is_sealed,
@@ -34,16 +34,11 @@ class Objects:
         self._build_key = build_key
         self._is_sealed = functools.cache(is_sealed)
 
-    def lacking(self, units: Sequence[Unit]) -> tuple[list[Unit], list[Path]]:
-        """The units that are left to compile, and the cached objects of the other kernels."""
-        plain = [unit for unit in units if not unit.kernels]
-        kernels = [kernel for unit in units for _, kernel in unit.kernels]
-        found = {kernel: path for kernel in kernels if (path := self._find(kernel)) is not None}
-        if not found:
-            return list(units), []
-        rest = [kernel for kernel in kernels if kernel not in found]
-        groups = split(rest) if rest else ()
-        return [*plain, *map(kernel_unit, groups)], list(dict.fromkeys(found.values()))
+    def lacking(self, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[Path]]:
+        """The kernels that are left to compile, and the cached objects of the others."""
+        found = {kernel: self._find(kernel) for kernel in kernels}
+        paths = (path for path in found.values() if path is not None)
+        return [kernel for kernel in found if found[kernel] is None], [*dict.fromkeys(paths)]
 
     def keep(self, unit: Unit, compiled: Path) -> None:
         """Stores the object of a unit of kernels."""

@@ -22,7 +22,7 @@ from popgraph.backends.c.print.trace import (
     counters_name,
     site_of,
 )
-from popgraph.backends.c.print.unit import kernel_unit, split
+from popgraph.backends.c.print.unit import kernel_unit
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, Entry, load, numbers
 from popgraph.backends.tools import UNKNOWN, Traced, TracedBody
@@ -73,7 +73,7 @@ class Profile:
         has_control = any(isinstance(call, RunsPrograms) for call in self.calls)
         if has_control:
             text += printer.visible(site.symbol) + print_traced(site, kernels)
-        path = library([replace(unit, text=text), *map(kernel_unit, split(kernels))])
+        path = library([replace(unit, text=text), kernel_unit(kernels)])
         self._code = [load(path, one.sym_name.data, alone=True) for one in (program, *singles)]
         self._whole, *self._timings, self._empty = [Timing(code.run, clock) for code in self._code]
         self._trace = Trace(site, load(path, site.symbol, alone=True)) if has_control else None
