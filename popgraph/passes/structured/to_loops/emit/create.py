@@ -53,6 +53,15 @@ def create_unchecked(
     return op
 
 
+def copy_of(op: Operation, operands: Sequence[SSAValue]) -> Operation:
+    """A copy of an operation with other operands."""
+    types = [result.type for result in op.results]
+    made = create_unchecked(type(op), *operands, types=types, regions=(), **op.properties)
+    if op.attributes:
+        made.attributes.update(op.attributes)
+    return made
+
+
 def _link(op: Operation, operands: Sequence[SSAValue]) -> None:
     """
     Gives a new operation its operands.
