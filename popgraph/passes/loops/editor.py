@@ -10,10 +10,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.dialects.tile.loops.soundness import constant_of
-from popgraph.passes.structured.to_loops.emit.create import (
-    operands_of,
-    refill,
-)
+from popgraph.dialects.unchecked import operands_of, refill
 from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import Level, Writer
 from popgraph.support.tuning import Target

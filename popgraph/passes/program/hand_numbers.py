@@ -13,10 +13,10 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from popgraph.dialects.tile import CallOp, PrefetchOp, ProgramOp
 from popgraph.dialects.tile.loops.handed import hand, natural
+from popgraph.dialects.unchecked import copy_of, operands_of, refill
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import SPEED, Options
 from popgraph.passes.properties import UNHANDED
-from popgraph.passes.structured.to_loops.emit.create import copy_of, operands_of, refill
 
 _Candidate: TypeAlias = tuple[Operation, scf.ForOp | None]
 """An operation that may be marked, and the innermost loop around it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
 
-from xdsl.dialects import arith, complex, memref, scf, vector
+from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import (
     ArrayAttr,
     ComplexType,
@@ -27,12 +27,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.loops.recipes import Recipes
-from popgraph.passes.structured.to_loops.emit.create import (
-    create_same_type,
-    create_unchecked,
-    fill,
-    numeric_attribute,
-)
+from popgraph.dialects.unchecked import create_unchecked, fill
+from popgraph.passes.structured.to_loops.emit.create import create_same_type, numeric_attribute
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.memo import by_identity
 from popgraph.support.tuning import Target
@@ -163,6 +159,9 @@ class Writer:
 
     def _literal(self, value: Attribute) -> SSAValue:
         if isinstance(value, ArrayAttr):
+            # Few programs have complex numbers; the others start 7 ms earlier.
+            from xdsl.dialects import complex
+
             type_ = ComplexType(value.data[0].type)
             return self.once(create_unchecked(complex.ConstantOp, types=(type_,), value=value))
         assert isinstance(value, IntegerAttr | FloatAttr)
