@@ -113,18 +113,23 @@ class GraphcoreToStructured(Pass):
         for op in list(module.walk()):
             if isinstance(op, gc.Control):
                 outliner.outline(op)
+        maps = elementwise.LoweredMaps()
         for op in list(module.walk()):
             if isinstance(op, GraphcoreOp) and not isinstance(op, gc.Composite):
-                lower(op, self.tuning)
+                lower(op, self.tuning, maps)
 
 
-def lower(op: GraphcoreOp, tuning: Tuning) -> None:
+def lower(op: GraphcoreOp, tuning: Tuning, maps: elementwise.LoweredMaps) -> None:
     """Replaces `op` by tile operations."""
-    with made_for(op) as made:
-        value = lowered(op, tuning)
-    for new in made:
-        for inner in new.walk():
-            inner.location = op.location
+    value = maps.copied(op) if isinstance(op, gc.Elementwise) else None
+    if value is None:
+        with made_for(op) as made:
+            value = lowered(op, tuning)
+        for new in made:
+            for inner in new.walk():
+                inner.location = op.location
+        if isinstance(op, gc.Elementwise):
+            maps.note(op, value.owner)
     (result,) = op.results
     assert value.type == result.type, f"{op.name} became {value.type}, not {result.type}"
     if result.name_hint and not value.name_hint:
