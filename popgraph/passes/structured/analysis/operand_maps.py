@@ -347,9 +347,8 @@ def mapped_epilogue_inputs(op: tile.ReduceOp) -> MappedOperands:
     maps = op.epilogue_input_maps
     block = op.epilogue.block
     sizes = op.sizes[: op.parallel_rank]
-    return MappedOperands(
-        sizes, tuple(op.epilogue_inputs), maps, block, len(block.args) - len(op.epilogue_inputs)
-    )
+    inputs = op.mapped_epilogue_inputs
+    return MappedOperands(sizes, inputs, maps, block, len(block.args) - len(inputs))
 
 
 def with_operands(
@@ -366,7 +365,7 @@ def with_operands(
     new: tile.Structured
     match op:
         case tile.MapOp():
-            every, body = [*op.tables, *tables], _region(inputs.body)
+            every, body = [*op.mapped_tables, *tables], _region(inputs.body)
             new = tile.MapOp(inputs.values, inputs.maps, op.sizes, body, kinds, every)
         case tile.ScatterOp():
             # Detaching a region renumbers later ones, so the last one is taken first.
