@@ -27,6 +27,7 @@ from popgraph.passes.graphcore.to_structured import (
     random,
     windows,
 )
+from popgraph.passes.graphcore.to_structured.repeats import Repeats
 from popgraph.passes.properties import (
     CHECKED,
     DENSE,
@@ -113,23 +114,22 @@ class GraphcoreToStructured(Pass):
         for op in list(module.walk()):
             if isinstance(op, gc.Control):
                 outliner.outline(op)
-        maps = elementwise.LoweredMaps()
+        repeats = Repeats()
         for op in list(module.walk()):
             if isinstance(op, GraphcoreOp) and not isinstance(op, gc.Composite):
-                lower(op, self.tuning, maps)
+                lower(op, self.tuning, repeats)
 
 
-def lower(op: GraphcoreOp, tuning: Tuning, maps: elementwise.LoweredMaps) -> None:
+def lower(op: GraphcoreOp, tuning: Tuning, repeats: Repeats) -> None:
     """Replaces `op` by tile operations."""
-    value = maps.copied(op) if isinstance(op, gc.Elementwise) else None
+    value = repeats.copied(op)
     if value is None:
         with made_for(op) as made:
             value = lowered(op, tuning)
         for new in made:
             for inner in new.walk():
                 inner.location = op.location
-        if isinstance(op, gc.Elementwise):
-            maps.note(op, value.owner)
+        repeats.note(op, made, value)
     (result,) = op.results
     assert value.type == result.type, f"{op.name} became {value.type}, not {result.type}"
     if result.name_hint and not value.name_hint:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import Elementwise
@@ -14,8 +13,6 @@ from popgraph.dialects.graphcore.base import shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.dialects.unchecked import cloned
-from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     body,
@@ -97,44 +94,3 @@ def lower_elementwise(op: Elementwise) -> SSAValue:
     maps = [broadcast_map(shape_of(operand), domain) for operand in op.operands]
     result = tensor_of(op.result).element_type
     return mapped(op.operands, maps, domain, result, lambda *scalars: scalar(op, scalars))
-
-
-class LoweredMaps:
-    """
-    The maps of elementwise operations, copied for equal operations.
-
-    Networks repeat their layers: ConvNeXt-tiny has 375 elementwise operations of 60 forms. A copy
-    takes a third of the time.
-    """
-
-    def __init__(self) -> None:
-        self._hasher = StructuralHasher()
-        self._known: dict[Hashable, tuple[tile.MapOp, Sequence[int]]] = {}
-        """The first map of each form, and the positions of its inputs among the operands."""
-
-    def copied(self, op: Elementwise) -> SSAValue | None:
-        """A copy of the map of an equal operation, inserted before `op`; None without one."""
-        known = self._known.get(self._form(op))
-        if known is None:
-            return None
-        first, read = known
-        made = cloned(first, [op.operands[number] for number in read], op.location)
-        Rewriter.insert_op(made, InsertPoint.before(op))
-        return made.results[0]
-
-    def note(self, op: Elementwise, made: Operation | Block) -> None:
-        """Remembers the operation that computes the result of `op`."""
-        operands = list(op.operands)
-        if isinstance(made, tile.MapOp) and all(value in operands for value in made.operands):
-            self._known[self._form(op)] = made, [*map(operands.index, made.operands)]
-
-    def _form(self, op: Elementwise) -> Hashable:
-        """Equal for operations whose maps differ in their inputs only."""
-        # Constants of one element are in the bodies of maps.
-        constants = [
-            owner.literal
-            if isinstance(owner := operand.owner, ConstantOp) and literal(operand) is not None
-            else None
-            for operand in op.operands
-        ]
-        return self._hasher.of(op), *constants
