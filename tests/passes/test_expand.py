@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import graphcore as gc
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore import expand
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
@@ -75,3 +76,21 @@ def test_unknown_composites_to_keep_are_refused() -> None:
     with pytest.raises(PassError, match="unknown composites to keep: softmaxx") as caught:
         Expand(keep=("softmaxx",)).run(Compilation(), ModuleOp([]))
     assert "softmax" in caught.value.hint
+
+
+def test_copies_are_what_equal_composites_expand_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [sample for sample in COMPOSITE if issubclass(sample.op, expand.REPEATED)]
+    assert {sample.op for sample in samples} == {*expand.REPEATED}
+
+    def expanded(sample: Sample) -> ModuleOp:
+        built = build(sample)
+        module, op = built.module(), built.op
+        assert op.parent is not None
+        op.parent.insert_op_after(op.clone(), op)
+        Expand().run(Compilation(), module)
+        return module
+
+    copied = list(map(expanded, samples))
+    monkeypatch.setattr(expand, "REPEATED", ())
+    for sample, module in zip(samples, copied, strict=True):
+        assert module.is_structurally_equivalent(expanded(sample)), f"{sample}"
