@@ -19,6 +19,7 @@ from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile import MESSAGES
 from popgraph.dialects.tile.loops.known import set_portable
+from popgraph.dialects.unchecked import create_unchecked
 from popgraph.passes.structured.analysis.inplace_concat import Joins
 from popgraph.support.tuning import Target
 
@@ -72,7 +73,7 @@ class Functions:
 
     def add(self, title: str, body: Block, op: Operation) -> func.FuncOp:
         """Adds a function with the body of an operation's kernel."""
-        body.add_op(func.ReturnOp())
+        body.add_op(create_unchecked(func.ReturnOp))
         types = [argument.type for argument in body.args]
         return self._add(title, types, Region(body), op)
 

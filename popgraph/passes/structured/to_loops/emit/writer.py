@@ -28,7 +28,11 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.loops.recipes import Recipes
 from popgraph.dialects.unchecked import create_unchecked, fill
-from popgraph.passes.structured.to_loops.emit.create import create_same_type, numeric_attribute
+from popgraph.passes.structured.to_loops.emit.create import (
+    allocation,
+    create_same_type,
+    numeric_attribute,
+)
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.memo import by_identity
 from popgraph.support.tuning import Target
@@ -306,15 +310,18 @@ class Writer:
 
     def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
         assert isinstance(vector_.type, VectorType)
-        return self.add(vector.ExtractOp(vector_, [lane], vector_.type.element_type))
+        types, place = (vector_.type.element_type,), DenseArrayBase.from_list(i64, [lane])
+        return self.add(
+            create_unchecked(vector.ExtractOp, vector_, types=types, static_position=place)
+        )
 
     def alloca(self, element: Attribute, size: int) -> SSAValue:
         """Local memory, at the top of the kernel."""
-        return self.add(memref.AllocaOp.get(element, shape=[size]), 0)
+        return self.add(allocation(element, size), 0)
 
     def alloca_here(self, element: Attribute, size: int) -> SSAValue:
         """Local memory at the innermost level, new in each iteration."""
-        return self.add(memref.AllocaOp.get(element, shape=[size]))
+        return self.add(allocation(element, size))
 
     def local(self, element: Attribute, size: int) -> SSAValue:
         """Local memory that is written at this level; its loads are not hoisted out of it."""
