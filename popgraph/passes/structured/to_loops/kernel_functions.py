@@ -7,6 +7,7 @@ from functools import cache
 
 from xdsl.dialects import func, vector
 from xdsl.dialects.builtin import (
+    FunctionType,
     IndexType,
     MemRefType,
     ModuleOp,
@@ -85,7 +86,13 @@ class Functions:
         self, title: str, types: Sequence[Attribute], body: Region, op: Operation
     ) -> func.FuncOp:
         name = _unused(title, self._taken)
-        function = func.FuncOp(name, (types, []), body, StringAttr("private"))
+        function = create_unchecked(
+            func.FuncOp,
+            regions=(body,),
+            sym_name=StringAttr(name),
+            function_type=FunctionType.from_lists(types, []),
+            sym_visibility=StringAttr("private"),
+        )
         function.location = op.location
         if self._portable:
             set_portable(function)
