@@ -216,7 +216,9 @@ def _write(nodes: Sequence[_Node], block: Block) -> None:
     offsets = [op for op in block.ops if _is_offset(op)]
     for node in nodes:
         if node.is_copy:
-            node.op = copy_of(node.op, [_value(operand) for operand in node.operands])
+            offset = node.op
+            node.op = copy_of(offset, [_value(operand) for operand in node.operands])
+            node.op.results[0].name_hint = offset.results[0].name_hint
             continue
         for place, operand in enumerate(node.operands):
             if type(operand) is _Node:
