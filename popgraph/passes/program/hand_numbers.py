@@ -93,7 +93,7 @@ class HandNumbers(Pass):
             if isinstance(function, func.FuncOp) and function.sym_name.data in calls:
                 similar.setdefault(_skeleton(function.body), []).append(function)
         for functions in similar.values():
-            # Half of the kernels have a form of their own: a look at their classes is enough.
+            # A kernel unlike all others keeps its constants: no form is needed to see that.
             for form in map(_Form.of, functions) if len(functions) > 1 else ():
                 alike.setdefault(tuple(form.key), []).append(form)
         for forms in alike.values():
@@ -318,6 +318,7 @@ class _Form:
 
 
 def _is_offset(op: Operation) -> bool:
+    """Whether an operation is a sum or a product of indices with a use."""
     return (
         type(op) in _OFFSETS
         and type(op.results[0].type) is IndexType
