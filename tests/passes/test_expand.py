@@ -8,7 +8,9 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr
 
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import graphcore as gc
+from popgraph.passes.analysis.graph import expanded
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore import expand
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
@@ -75,3 +77,23 @@ def test_unknown_composites_to_keep_are_refused() -> None:
     with pytest.raises(PassError, match="unknown composites to keep: softmaxx") as caught:
         Expand(keep=("softmaxx",)).run(Compilation(), ModuleOp([]))
     assert "softmax" in caught.value.hint
+
+
+def test_copies_are_what_equal_composites_expand_to() -> None:
+    samples = [sample for sample in COMPOSITE if issubclass(sample.op, expand.REPEATED)]
+    assert {sample.op for sample in samples} == {*expand.REPEATED}
+
+    def twins(sample: Sample) -> ModuleOp:
+        built = build(sample)
+        module, op = built.module(), built.op
+        assert op.parent is not None
+        op.parent.insert_op_after(op.clone(), op)
+        return module
+
+    for sample in samples:
+        copied, written = twins(sample), twins(sample)
+        Expand().run(Compilation(), copied)
+        while found := [op for op in written.walk() if isinstance(op, gc.Composite)]:
+            for op in found:
+                expanded(op)
+        assert copied.is_structurally_equivalent(written), f"{sample}"

@@ -25,12 +25,16 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp
 from popgraph.dialects.graphcore.logic import PREDICATES
 from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
+from popgraph.passes.analysis.repeats import Repeats
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore import to_structured
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
+from popgraph.support.tuning import Tuning
 from tests.checking import check_ir
 from tests.dialects.graphcore_run import Sample, build
 from tests.dialects.graphcore_samples import SAMPLES
+from tests.sampling import share
 
 EXACT: tuple[type[GraphcoreOp], ...] = (
     gc.Movement,
@@ -282,3 +286,36 @@ def test_composites_are_not_lowered() -> None:
     before = str(module)
     GraphcoreToStructured().run(Compilation(), module)
     assert str(module) == before
+
+
+def twins(sample: Sample) -> ModuleOp:
+    """A module with an operation twice."""
+    built = build(sample)
+    module, op = built.module(), built.op
+    assert op.parent is not None
+    op.parent.insert_op_after(op.clone(), op)
+    return module
+
+
+REPEATABLE = [each for each in SAMPLES if issubclass(each.op, to_structured.REPEATED)]
+
+
+def test_copies_are_what_equal_operations_lower_to() -> None:
+    for sample in share("copies", REPEATABLE, 8, lambda sample: sample.op):
+        module = twins(sample)
+        for op in [op for op in module.walk() if isinstance(op, GraphcoreOp)]:
+            to_structured.lower(op, Tuning(), Repeats(()))
+        assert module.is_structurally_equivalent(lowered(twins(sample))), f"{sample}"
+
+
+def test_operations_with_other_constants_are_not_copies() -> None:
+    """A map has constants of one element in its body."""
+    graph = GraphOp("main", ["x"], [TensorType(f32, [2])])
+    (x,) = graph.block.args
+    numbers = [np.full((), number, np.float32) for number in (1, 2, 1)]
+    with ImplicitBuilder(graph.block):
+        sums = [gc.AddOp(x, ConstantOp(DataAttr.of(one))) for one in numbers]
+        ReturnOp([one.result for one in sums], ["a", "b", "c"])
+    module = lowered(ModuleOp([graph]))
+    results, _ = evaluate(module, {"x": np.zeros(2, np.float32)}, Compilation().weights)
+    assert [results[name].tolist() for name in "abc"] == [[1, 1], [2, 2], [1, 1]]

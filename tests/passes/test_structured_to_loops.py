@@ -18,12 +18,12 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import LaunchOp, MapOp
 from popgraph.dialects.tile.loops.soundness import called
+from popgraph.dialects.unchecked import create_unchecked
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops, best_parts
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.copy import copies
-from popgraph.passes.structured.to_loops.emit.create import create_unchecked
 from popgraph.support.tuning import Target, Tuning
 from popgraph.testing.blocks import BlockSpec, block_sums
 from popgraph.testing.structured import (

@@ -26,6 +26,7 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.value_types import set_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.memo import by_identity
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 """An array of any element type."""
@@ -66,8 +67,12 @@ def tensor_of(value: Operand) -> Tensor:
     return type_
 
 
+_shape = by_identity(TensorType.get_shape)
+"""The shape of a type: rules ask for the same few types thousands of times."""
+
+
 def shape_of(value: Operand) -> shapes.Shape:
-    return tensor_of(value).get_shape()
+    return _shape(tensor_of(value))
 
 
 def dtype_of(value: Operand) -> dtypes.DType:

@@ -352,6 +352,11 @@ def permutation(order: Sequence[int]) -> AffineMap:
 def composed(outer: AffineMap, inner: AffineMap, sizes: Shape) -> AffineMap:
     """`outer(inner(d))`, simplified for a domain of these sizes."""
     COMPOSED.fires()
+    return _composed(outer, inner, sizes)
+
+
+@remembered
+def _composed(outer: AffineMap, inner: AffineMap, sizes: Shape) -> AffineMap:
     return simplified(with_dims(outer, inner.results, inner.num_dims), sizes)
 
 

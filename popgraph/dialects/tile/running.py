@@ -189,7 +189,7 @@ def ends_of(op: Operation) -> list[int]:
 
 def sizes_for(op: Operation) -> list[SSAValue]:
     """The graph inputs that hold the sizes at which loops of `op` end."""
-    numbers = ends_of(op)
+    numbers = ends_of(op) if _sizes_around(op) else []
     if not numbers:
         return []
     graph = _graph_around(op)

@@ -10,6 +10,7 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.dialects.graphcore.base import Composite
 from popgraph.dialects.program import GraphOp, ReturnOp, graphs_of
+from popgraph.passes.analysis.repeats import Repeats
 from popgraph.passes.analysis.replace import made_for
 from popgraph.support.errors import PassError
 
@@ -30,10 +31,14 @@ def set_outputs(graph: GraphOp, outputs: Mapping[str, SSAValue]) -> None:
     graph.block.add_op(ReturnOp(list(kept.values()), list(kept), checks))
 
 
-def expanded(op: Composite) -> None:
-    """Replaces a composite by the operations that define it."""
-    with made_for(op):
-        values = op.expand()
+def expanded(op: Composite, repeats: Repeats | None = None) -> None:
+    """Replaces a composite by the operations that define it, or by copies of such."""
+    values = repeats.copied(op) if repeats else None
+    if values is None:
+        with made_for(op) as made:
+            values = [SSAValue.get(value) for value in op.expand()]
+        if repeats:
+            repeats.note(op, made, values)
     for result, value in zip(op.results, values, strict=True):
-        result.replace_all_uses_with(SSAValue.get(value))
+        result.replace_all_uses_with(value)
     Rewriter.erase_op(op)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.dialects.graphcore import GRAPHCORE
+from popgraph.dialects.graphcore import GRAPHCORE, GeluOp, LayerNormOp, ReduceMeanOp, SoftmaxOp
 from popgraph.dialects.graphcore.base import Composite
 from popgraph.dialects.graphcore.outside import OUTSIDE
 from popgraph.passes.analysis.graph import expanded
+from popgraph.passes.analysis.repeats import Repeats
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.properties import EXPANDED, Property
 from popgraph.support.errors import PassError
@@ -24,6 +25,9 @@ def composite_names() -> set[str]:
         if issubclass(op, Composite)
     }
 
+
+REPEATED = (LayerNormOp, ReduceMeanOp, SoftmaxOp, GeluOp)
+"""Composites that are often equal, and whose expansion reads types and properties only."""
 
 EXACT = {
     "detach": Proof(construction="the expansion is the operand"),
@@ -68,10 +72,11 @@ class Expand(Pass):
                 hint=f"the composites are {', '.join(sorted(composite_names()))}",
             )
         while found := [op for op in module.walk() if self._is_wanted(op)]:
+            repeats = Repeats(REPEATED)
             for op in found:
                 assert isinstance(op, Composite)
                 FIRED[f"expand {op.title}"] += 1
-                expanded(op)
+                expanded(op, repeats)
 
     def _is_wanted(self, op: object) -> bool:
         return isinstance(op, Composite) and op.title not in self.keep

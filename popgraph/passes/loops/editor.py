@@ -10,23 +10,10 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.dialects.tile.loops.soundness import constant_of
-from popgraph.passes.structured.to_loops.emit.create import (
-    create_unchecked,
-    operands_of,
-    refill,
-)
+from popgraph.dialects.unchecked import operands_of, refill
 from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import Level, Writer
 from popgraph.support.tuning import Target
-
-
-def copy_of(op: Operation, operands: Sequence[SSAValue]) -> Operation:
-    """A copy of an operation with other operands."""
-    types = [result.type for result in op.results]
-    made = create_unchecked(type(op), *operands, types=types, regions=(), **op.properties)
-    if op.attributes:
-        made.attributes.update(op.attributes)
-    return made
 
 
 class Depths(dict[SSAValue, int]):

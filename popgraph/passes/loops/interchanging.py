@@ -10,10 +10,9 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from popgraph.dialects.tile.loops.recipes import INTERCHANGE
-from popgraph.passes.loops.editor import copy_of
+from popgraph.dialects.unchecked import copy_of, create_unchecked, fill, operands_of
 from popgraph.passes.loops.indices import loops_in
 from popgraph.passes.loops.marked import is_pure
-from popgraph.passes.structured.to_loops.emit.create import create_unchecked, fill, operands_of
 
 LOADS, STORES = {memref.LoadOp, vector.LoadOp}, {memref.StoreOp, vector.StoreOp}
 

@@ -15,7 +15,7 @@ from xdsl.traits import Pure
 from popgraph.dialects.tile.loops.recipes import is_unrolled
 from popgraph.dialects.tile.loops.soundness import constant_of, iterations
 from popgraph.dialects.tile.scalars import SCALARS
-from popgraph.passes.structured.to_loops.emit.create import operands_of
+from popgraph.dialects.unchecked import operands_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 
 Counters = tuple[SSAValue, ...]

@@ -11,11 +11,11 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from popgraph.dialects.tile import PrefetchNextAttr
 from popgraph.dialects.tile.loops.recipes import INTERCHANGE, PREFETCH, SPLIT
 from popgraph.dialects.tile.loops.soundness import constant_of, iterations
-from popgraph.passes.loops.editor import Editor, copy_of
+from popgraph.dialects.unchecked import copy_of, create_unchecked, operands_of
+from popgraph.passes.loops.editor import Editor
 from popgraph.passes.loops.indices import enclosing, loops_in
 from popgraph.passes.loops.marked import is_deferred, is_linear
 from popgraph.passes.structured.analysis.panels import balanced
-from popgraph.passes.structured.to_loops.emit.create import create_unchecked, operands_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target

@@ -7,7 +7,8 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.dialects.tile.loops.soundness import constant_of
-from popgraph.passes.loops.editor import Editor, copy_of
+from popgraph.dialects.unchecked import copy_of, create_unchecked, operands_of
+from popgraph.passes.loops.editor import Editor
 from popgraph.passes.loops.marked import (
     LOADS,
     Access,
@@ -17,7 +18,6 @@ from popgraph.passes.loops.marked import (
     is_pure,
     register_of,
 )
-from popgraph.passes.structured.to_loops.emit.create import create_unchecked, operands_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 from popgraph.support.tuning import Target

@@ -12,14 +12,9 @@ from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.loops.recipes import UNROLLED, VECTORIZE, widths_of
 from popgraph.dialects.tile.loops.soundness import constant_of
 from popgraph.dialects.tile.scalars import SCALARS, on_lanes
-from popgraph.passes.loops.editor import copy_of
+from popgraph.dialects.unchecked import copy_of, create_unchecked, fill, operands_of
 from popgraph.passes.loops.indices import Indices, loops_in
-from popgraph.passes.structured.to_loops.emit.create import (
-    create_same_type,
-    create_unchecked,
-    fill,
-    operands_of,
-)
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 
 

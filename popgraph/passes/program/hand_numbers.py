@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from popgraph.dialects.tile import CallOp, PrefetchOp, ProgramOp
 from popgraph.dialects.tile.loops.handed import hand, natural
+from popgraph.dialects.unchecked import copy_of, operands_of, refill
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import SPEED, Options
 from popgraph.passes.properties import UNHANDED
@@ -86,11 +87,14 @@ class HandNumbers(Pass):
             for op in program.body.block.ops
             if isinstance(op, CallOp)
         )
-        alike = dict[Hashable, list[_Form]]()
+        similar, alike = dict[Hashable, list[func.FuncOp]](), dict[Hashable, list[_Form]]()
         for function in module.ops:
             # Kernels of `prepare` run once, at load, and are not in exported C.
             if isinstance(function, func.FuncOp) and function.sym_name.data in calls:
-                form = _Form.of(function)
+                similar.setdefault(_skeleton(function.body), []).append(function)
+        for functions in similar.values():
+            # A kernel unlike all others keeps its constants: no form is needed to see that.
+            for form in map(_Form.of, functions) if len(functions) > 1 else ():
                 alike.setdefault(tuple(form.key), []).append(form)
         for forms in alike.values():
             columns = [*zip(*(form.values for form in forms), strict=True)]
@@ -140,13 +144,105 @@ class HandNumbers(Pass):
         return low is not None and high is not None and high - low <= self.short * (step or 0)
 
 
-_SHARED = (
+_SHARED = {
     *(scf.ForOp, arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.MinSIOp, arith.MaxSIOp),
     arith.CmpiOp,
-)
+}
 """Operations whose constants may be parameters; divisions by a constant are multiplications."""
 
 _OFFSETS = (arith.AddiOp, arith.MuliOp)
+
+
+@final
+@dataclass(eq=False)
+class _Node:
+    """An operation of a form, or a copy of an offset for one of its uses."""
+
+    op: Operation
+    operands: list[SSAValue | _Node]
+    is_copy: bool = False
+    reads_outer: bool = False
+    """Whether it reads an offset of an outer block that has no copy yet."""
+    blocks: list[list[_Node]] = field(default_factory=list)
+
+
+def _separated(block: Block) -> tuple[list[_Node], list[_Node]]:
+    """
+    The operations of a block with a copy of each offset for each use, before the use.
+
+    Offsets are sums and products of indices. A kernel whose input and output have the same pitch
+    computes an offset once, others twice. In this form both are equal, in the order of the
+    operations, too. The second list has the readers of offsets that outer blocks have to copy.
+    """
+    nodes, outer = list[_Node](), list[_Node]()
+    for op in block.ops:
+        if _is_offset(op):
+            continue
+        node = _Node(op, [*operands_of(op)])
+        users = [node]
+        for region in op.regions:
+            for inner in region.blocks:
+                found, readers = _separated(inner)
+                node.blocks.append(found)
+                users += readers
+        first = len(nodes)
+        for user in users:
+            _copy_offsets(user, block, nodes)
+        outer += [each for each in (*nodes[first:], *users) if each.reads_outer]
+        nodes.append(node)
+    return nodes, outer
+
+
+def _copy_offsets(user: _Node, block: Block, nodes: list[_Node]) -> None:
+    """Adds copies of the offsets in `block` that an operation reads, operands first."""
+    user.reads_outer = False
+    for place, operand in enumerate(user.operands):
+        if type(operand) is _Node or type(operand.owner) not in _OFFSETS:
+            continue
+        offset = operand.owner
+        assert isinstance(offset, Operation)
+        if not _is_offset(offset):
+            continue
+        if offset.parent is not block:
+            user.reads_outer = True
+            continue
+        copy = user.operands[place] = _Node(offset, [*operands_of(offset)], is_copy=True)
+        _copy_offsets(copy, block, nodes)
+        nodes.append(copy)
+
+
+def _write(nodes: Sequence[_Node], block: Block) -> None:
+    """Gives a block the operations of its form; the nodes then have the new copies."""
+    offsets = [op for op in block.ops if _is_offset(op)]
+    for node in nodes:
+        if node.is_copy:
+            offset = node.op
+            node.op = copy_of(offset, [_value(operand) for operand in node.operands])
+            node.op.results[0].name_hint = offset.results[0].name_hint
+            continue
+        for place, operand in enumerate(node.operands):
+            if type(operand) is _Node:
+                node.op.operands[place] = _value(operand)
+        inner = (each for region in node.op.regions for each in region.blocks)
+        for found, held in zip(node.blocks, inner, strict=True):
+            _write(found, held)
+    refill(block, [node.op for node in nodes])
+    for offset in offsets:
+        offset.drop_all_references()
+
+
+def _value(operand: SSAValue | _Node) -> SSAValue:
+    return operand.op.results[0] if type(operand) is _Node else operand
+
+
+def _skeleton(body: Region) -> Hashable:
+    """The classes of the operations, without offsets and constants: equal in kernels of a form."""
+    return tuple(
+        (type(op), *map(_skeleton, op.regions)) if op.regions else type(op)
+        for block in body.blocks
+        for op in block.ops
+        if type(op) is not arith.ConstantOp and not _is_offset(op)
+    )
 
 
 @dataclass
@@ -154,106 +250,80 @@ class _Form:
     """The form of a kernel: everything except its constants, and these in order."""
 
     function: func.FuncOp
-    body: Region
-    """Its body, in which each use of an index has an operation of its own."""
+    nodes: list[_Node]
+    """Its operations, in which each use of an index has an operation of its own."""
     key: list[Hashable] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
-    operands: list[tuple[Operation, int]] = field(default_factory=list)
+    operands: list[tuple[_Node, int]] = field(default_factory=list)
     """The operations with these constants, and the positions among their operands."""
     operations: int = 0
     """The number of operations, without constants."""
-    known: dict[SSAValue, int] = field(default_factory=dict)
+    known: dict[SSAValue | _Node, int] = field(default_factory=dict)
     """The numbers of values, in the order of their definitions."""
 
     @classmethod
     def of(cls, function: func.FuncOp) -> _Form:
         """The form of a function."""
-        made = cls(function, function.body.clone())
-        _separate(made.body.block)
-        made._block(made.body.block)
+        body = function.body.block
+        nodes, _ = _separated(body)
+        made = cls(function, nodes)
+        made._block(nodes, body)
         return made
 
-    def _block(self, block: Block) -> None:
-        self._define(block.args)
-        for op in block.ops:
+    def _block(self, nodes: Sequence[_Node], block: Block) -> None:
+        for argument in block.args:
+            self._define(argument, argument.type)
+        for node in nodes:
+            op = node.op
             if type(op) is arith.ConstantOp:
                 continue
             self.operations += 1
             self.key += [op.name, *sorted(op.properties.items()), *sorted(op.attributes.items())]
-            for place, operand in enumerate(op.operands):
-                self._operand(op, place, operand)
-            self._define(op.results)
-            for region in op.regions:
-                for inner in region.blocks:
-                    self._block(inner)
-                    self.key.append("end")
+            for place, operand in enumerate(node.operands):
+                self._operand(node, place, operand)
+            for result in op.results:
+                self._define(node if node.is_copy else result, result.type)
+            inner = (each for region in op.regions for each in region.blocks)
+            for found, held in zip(node.blocks, inner, strict=True):
+                self._block(found, held)
+                self.key.append("end")
 
-    def _define(self, values: Sequence[SSAValue]) -> None:
-        for value in values:
-            self.known[value] = len(self.known)
-            type_ = value.type
-            # The length of memory is not in the C of its accesses, which have a single index.
-            if isinstance(type_, MemRefType) and isinstance(value.owner, Block):
-                self.key += [type_.element_type, len(type_.get_shape()) > 1 and type_]
-            else:
-                self.key.append(type_)
+    def _define(self, value: SSAValue | _Node, type_: Attribute) -> None:
+        self.known[value] = len(self.known)
+        # The length of memory is not in the C of its accesses, which have a single index.
+        if type(type_) is MemRefType and type(value) is BlockArgument:
+            self.key += [type_.element_type, len(type_.get_shape()) > 1 and type_]
+        else:
+            self.key.append(type_)
 
-    def _operand(self, op: Operation, place: int, operand: SSAValue) -> None:
-        number = natural(operand) if isinstance(op, _SHARED) else None
-        if number is not None:
+    def _operand(self, node: _Node, place: int, operand: SSAValue | _Node) -> None:
+        if type(operand) is _Node or type(operand.owner) is not arith.ConstantOp:
+            self.key.append(self.known[operand])
+        elif type(node.op) in _SHARED and (number := natural(operand)) is not None:
             self.key.append("number")
             self.values.append(number)
-            self.operands.append((op, place))
-        elif isinstance(operand.owner, arith.ConstantOp):
-            self.key += [operand.owner.value, operand.type]
+            self.operands.append((node, place))
         else:
-            self.key.append(self.known[operand])
+            self.key += [operand.owner.value, operand.type]
 
     def apply(self, numbers: Sequence[int | None]) -> None:
         """Makes constants parameters with these numbers."""
+        _write(self.nodes, self.function.body.block)
         marks = dict[Operation, list[tuple[int, int]]]()
-        for (op, place), number in zip(self.operands, numbers, strict=True):
+        for (node, place), number in zip(self.operands, numbers, strict=True):
             if number is not None:
-                marks.setdefault(op, []).append((place, number))
+                marks.setdefault(node.op, []).append((place, number))
         for op, found in marks.items():
             hand(op, [place for place, _ in found], [number for _, number in found])
-        self.function.detach_region(0)
-        self.function.add_region(self.body)
-
-
-def _separate(block: Block) -> None:
-    """
-    Moves sums and products of indices to their uses, and copies them for each use.
-
-    A kernel whose input and output have the same pitch computes an offset once, others twice. In
-    this form both are equal, in the order of the operations, too.
-    """
-    placed = set[Operation]()
-    for op in [op for op in block.ops if not _is_offset(op)]:
-        for region in op.regions:
-            for inner in region.blocks:
-                _separate(inner)
-        for user in op.walk():
-            _place_operands(user, op, block, placed)
-
-
-def _place_operands(user: Operation, at: Operation, block: Block, placed: set[Operation]) -> None:
-    """Moves the offsets that an operation reads from this block, or copies of them, before `at`."""
-    for place, operand in enumerate(user.operands):
-        offset = operand.owner
-        if isinstance(offset, Operation) and offset.parent is block and _is_offset(offset):
-            if offset in placed:
-                offset = offset.clone()
-                user.operands[place] = offset.results[0]
-            else:
-                offset.detach()
-            placed.add(offset)
-            block.insert_op_before(offset, at)
-            _place_operands(offset, offset, block, placed)
 
 
 def _is_offset(op: Operation) -> bool:
-    return type(op) in _OFFSETS and isinstance(op.results[0].type, IndexType)
+    """Whether an operation is a sum or a product of indices with a use."""
+    return (
+        type(op) in _OFFSETS
+        and type(op.results[0].type) is IndexType
+        and op.results[0].first_use is not None
+    )
 
 
 def _count_operations(block: Block, around: scf.ForOp | None, found: list[_Candidate]) -> int:

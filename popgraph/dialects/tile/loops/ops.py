@@ -42,12 +42,14 @@ def memory_type(value: SSAValue) -> MemRefType[Attribute]:
     different shapes equal.
     """
     assert isinstance(value.type, TensorType)
-    return _memory(value.type.element_type, memory_span(value.type)[1])
+    return row_type(value.type.element_type, memory_span(value.type)[1])
 
 
 @functools.cache
-def _memory(element: Attribute, size: int) -> MemRefType[Attribute]:
+def row_type(element: Attribute, size: int) -> MemRefType[Attribute]:
     """
+    The memref of one row of elements.
+
     Cached: xDSL verifies each type that it constructs, and programs repeat the same ones.
 
     `MemRefType(element, [size])` would also build a constraint to check the shape attribute.

@@ -385,12 +385,11 @@ def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
     """Every operand with its map; None for tables."""
     match op:
         case MapOp():
-            yield from zip(op.inputs, op.input_maps, strict=True)
-            yield from ((table, None) for table in op.tables)
+            yield from zip(op.mapped_inputs, op.input_maps, strict=True)
+            yield from ((table, None) for table in op.mapped_tables)
         case ReduceOp():
-            yield from zip(op.inputs, op.input_maps, strict=True)
-            yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
-            yield from zip(op.block_inputs, op.block_input_maps, strict=True)
+            maps = [*op.input_maps, *op.epilogue_input_maps, *op.block_input_maps]
+            yield from zip(op.operands, maps, strict=True)
         case TransformTilesOp():
             yield op.x, op.source_map
             yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)

@@ -230,6 +230,11 @@ class MapOp(Structured):
     def parallel_rank(self) -> int:
         return len(self.domain)
 
+    @property
+    def mapped_tables(self) -> tuple[SSAValue, ...]:
+        """`tables`, without the cost of xDSL's lookup."""
+        return tuple(self.operands[len(self.maps) :])
+
     def verify_(self) -> None:
         self.check_maps(self.inputs, self.input_maps, self.sizes)
         self.check_results()

@@ -163,6 +163,12 @@ class ReduceOp(Structured):
     def parallel_rank(self) -> int:
         return self.parallel.value.data
 
+    @property
+    def mapped_epilogue_inputs(self) -> tuple[SSAValue, ...]:
+        """`epilogue_inputs`, without the cost of xDSL's lookup."""
+        first = len(self.maps)
+        return tuple(self.operands[first : first + len(self.epilogue_maps)])
+
     # Contractions
 
     @property

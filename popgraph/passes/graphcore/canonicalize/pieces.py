@@ -42,6 +42,11 @@ def _sums(root: AddOp) -> list[AddOp]:
     return found
 
 
+def _adds_pieces(root: AddOp) -> bool:
+    """Whether a sum pads any addend, a quick test: most sums have no pieces."""
+    return any(isinstance(side.owner, PadOp) for op in _sums(root) for side in op.operands)
+
+
 @dataclass(frozen=True)
 class Intervals:
     """
@@ -171,7 +176,7 @@ class ConcatDisjointPieces(Rule[AddOp]):
     )
 
     def rewrite(self, op: AddOp) -> Operand | None:
-        return None if _is_inner(op.result, AddOp) else Tree(op).joined()
+        return None if _is_inner(op.result, AddOp) or not _adds_pieces(op) else Tree(op).joined()
 
 
 class MergeConcats(Rule[ConcatOp]):

@@ -18,8 +18,11 @@ from popgraph.support.shapes import Shape, prod
 def merged(*values: SSAValue) -> Shape | None:
     """The axes merged into the rows of the first matrix that is a reshape; None without one."""
     for value in values:
-        reshape, shape = value.owner, shape_of(value)
-        if not isinstance(reshape, ReshapeOp) or len(shape) != 2 or not has_sizes(reshape):
+        reshape = value.owner
+        if not isinstance(reshape, ReshapeOp):
+            continue
+        shape = shape_of(value)
+        if len(shape) != 2 or not has_sizes(reshape):
             continue
         outer = [*shape_of(reshape.x)]
         while len(outer) > 2 and prod(outer) > shape[0]:
@@ -67,8 +70,11 @@ class SinkReshapeBelowElementwise(Rule[Elementwise]):
     PROOF = Proof(ROW_MAJOR)
 
     def rewrite(self, op: Elementwise) -> Operand | None:
-        shape, outer = shape_of(op.result), merged(*op.operands)
-        if outer is None or len(shape) != 2 or shape[0] != prod(outer):
+        outer = merged(*op.operands)
+        if outer is None:
+            return None
+        shape = shape_of(op.result)
+        if len(shape) != 2 or shape[0] != prod(outer):
             return None
         type_ = tensor_type(tensor_of(op.result).element_type, (*outer, shape[1]))
         made = type(op).create(

@@ -127,7 +127,8 @@ class ScaleWeights(Rule[MulOp]):
 
     def rewrite(self, op: MulOp) -> Operand | None:
         for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            layer, factor = Layer.of(value), self.array(other)
+            layer = Layer.of(value)
+            factor = None if layer is None else self.array(other)
             if layer is None or factor is None:
                 continue
             scale = layer.per_channel(factor)
@@ -151,7 +152,8 @@ class ScaleBias(Rule[MulOp]):
 
     def rewrite(self, op: MulOp) -> Operand | None:
         for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            factor, found = self.array(other), layer_and_bias(value, self.weights)
+            found = layer_and_bias(value, self.weights)
+            factor = None if found is None else self.array(other)
             if factor is None or found is None:
                 continue
             layer, bias = found

@@ -79,8 +79,10 @@ class SinkShuffleBelowConv(Rule[ConvOp]):
 
     def rewrite(self, op: ConvOp) -> Operand | None:
         shuffle = Shuffle.of(op.x)
+        if shuffle is None:
+            return None
         channels = shape_of(op.x)[CHANNELS]
-        if shuffle is None or not integer(op.groups) == channels == shape_of(op.w)[0]:
+        if not integer(op.groups) == channels == shape_of(op.w)[0]:
             return None
         return shuffle.of_channels(
             with_operands(op, [shuffle.source, shuffle.undone(op.w, 0, self)])
@@ -115,10 +117,10 @@ class SinkShuffleBelowArithmetic(Rule[AddOp | MulOp]):
 
     def rewrite(self, op: AddOp | MulOp) -> Operand | None:
         for number, value in enumerate(op.operands):
-            shuffle, other = Shuffle.of(value), op.operands[1 - number]
-            wanted = [1] * len(shape_of(value))
+            shuffle = Shuffle.of(value)
             if shuffle is None:
                 continue
+            other, wanted = op.operands[1 - number], [1] * len(shape_of(value))
             wanted[CHANNELS] = shape_of(value)[CHANNELS]
             if list(shape_of(other)) != wanted:
                 continue

@@ -12,10 +12,11 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 
 from popgraph.dialects import tile
 from popgraph.dialects.program.interned import tensor_type
-from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
+from popgraph.dialects.tile.affine import composed, linear, remembered, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.scalars import is_exact
 from popgraph.dialects.tile.structured.ops import element, is_identity
+from popgraph.dialects.unchecked import move_operations
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.structured.analysis.loops import tensor
@@ -112,17 +113,17 @@ def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SS
     """
     for old, new in zip(source.args, arguments, strict=True):
         old.replace_all_uses_with(new)
-    for op in list(source.ops):
-        if isinstance(op, tile.YieldOp):
-            results = list(op.values)
-            op.operands = []  # The terminator is no longer a use of moved values.
-            return results
-        op.detach()
-        if isinstance(op, arith.ExtFOp) and _rounds_nothing(op):
+    end = source.last_op
+    assert isinstance(end, tile.YieldOp), "a body ends with tile.yield"
+    for op in [op for op in source.ops if type(op) is arith.ExtFOp]:
+        if _rounds_nothing(op):
+            op.detach()
             _drop_rounding(op)
-        else:
-            block.add_op(op)
-    raise AssertionError("a body ends with tile.yield")
+    results = list(end.values)
+    end.detach()
+    end.operands = []  # The terminator is no longer a use of moved values.
+    move_operations(source, block)
+    return results
 
 
 def _rounds_nothing(op: arith.ExtFOp) -> bool:
@@ -272,6 +273,15 @@ def through_view(
     if layout_of(tensor(view.source)) or layout_of(tensor(view.output)):
         return None
     viewed, source = tensor(view.output).get_shape(), tensor(view.source).get_shape()
+    found, divides = _through_reshape(viewed, source, map_, sizes)
+    return found if divides <= set(divided) else None
+
+
+@remembered
+def _through_reshape(
+    viewed: Shape, source: Shape, map_: AffineMap, sizes: Shape
+) -> tuple[AffineMap, set[int]]:
+    """Composes a map into one shape with a row-major view of another; and the divided loops."""
     flat = linear(_flat(map_, viewed), sizes).expression()
     strides = row_major(source)
     results = tuple(
@@ -279,7 +289,7 @@ def through_view(
         for stride, size in zip(strides, source, strict=True)
     )
     found = simplified(AffineMap(map_.num_dims, 0, results), sizes)
-    return found if divided_loops(found, sizes) <= set(divided) else None
+    return found, divided_loops(found, sizes)
 
 
 def _flat(map_: AffineMap, shape: Shape) -> AffineExpr:
@@ -337,9 +347,8 @@ def mapped_epilogue_inputs(op: tile.ReduceOp) -> MappedOperands:
     maps = op.epilogue_input_maps
     block = op.epilogue.block
     sizes = op.sizes[: op.parallel_rank]
-    return MappedOperands(
-        sizes, tuple(op.epilogue_inputs), maps, block, len(block.args) - len(op.epilogue_inputs)
-    )
+    inputs = op.mapped_epilogue_inputs
+    return MappedOperands(sizes, inputs, maps, block, len(block.args) - len(inputs))
 
 
 def with_operands(
@@ -356,7 +365,7 @@ def with_operands(
     new: tile.Structured
     match op:
         case tile.MapOp():
-            every, body = [*op.tables, *tables], _region(inputs.body)
+            every, body = [*op.mapped_tables, *tables], _region(inputs.body)
             new = tile.MapOp(inputs.values, inputs.maps, op.sizes, body, kinds, every)
         case tile.ScatterOp():
             # Detaching a region renumbers later ones, so the last one is taken first.

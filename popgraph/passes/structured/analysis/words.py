@@ -56,15 +56,16 @@ def _is_piece(value: SSAValue) -> bool:
 
 def _makes_words(op: tile.MapOp) -> bool:
     """Whether a map packs several small integers into one, the first in the lowest bits."""
-    if len(op.inputs) < 2 or len(set(op.inputs)) > 1 or len(op.outputs) != 1 or op.tables:
+    inputs = op.mapped_inputs
+    if len(inputs) < 2 or len(set(inputs)) > 1 or len(op.outputs) != 1 or op.mapped_tables:
         return False
-    bits = 8 * element_bytes(tensor(op.inputs[0]))
+    bits = 8 * element_bytes(tensor(inputs[0]))
     whole = 8 * element_bytes(tensor(op.outputs[0]))
     block = op.body.block
-    if bits * len(op.inputs) != whole:
+    if bits * len(inputs) != whole:
         return False
     parts = _parts(yielded(block)[0], block, bits)
-    wanted = {number: bits * number for number in range(len(op.inputs))}
+    wanted = {number: bits * number for number in range(len(inputs))}
     return parts is not None and parts == wanted
 
 

@@ -216,7 +216,7 @@ def producer_inlined(
             moved = body_map(producer, reading, number)
             yield _replace(consumer, moved, [producer])
         else:
-            tables, taken = list(producer.tables), value.has_one_use()
+            tables, taken = list(producer.mapped_tables), value.has_one_use()
             inlined = inline_producer(reading, number, producer, tables, taken=taken)
             yield _replace(consumer, inlined, [producer], tables)
 
@@ -286,7 +286,7 @@ def may_inline(consumer: Consumer, reading: MappedOperands, number: int, tuning:
     # A factor is read once for each result that it contributes to: arithmetic would be repeated.
     if tile.is_contraction(consumer):
         return is_movement(producer)
-    if producer.tables and not isinstance(consumer, tile.MapOp):
+    if producer.mapped_tables and not isinstance(consumer, tile.MapOp):
         return False
     if _uses_index(producer) and not is_plain(reading.maps[number], reading.sizes):
         return False

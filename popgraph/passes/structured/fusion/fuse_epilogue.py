@@ -77,9 +77,9 @@ def _on_pieces(op: tile.MapOp) -> list[tile.MapOp]:
 
     Only when all pieces are sums that nothing else reads, and e is the same for all pieces.
     """
-    if op.tables or len(op.outputs) != 1 or _uses_index(op):
+    if op.mapped_tables or len(op.outputs) != 1 or _uses_index(op):
         return []
-    for number, value in enumerate(op.inputs):
+    for number, value in enumerate(op.mapped_inputs):
         whole = value.owner
         if isinstance(whole, tile.AssembleOp) and _may_map_pieces(op, number, whole):
             MAP_PIECES.fires()
@@ -114,7 +114,7 @@ def _is_sum(piece: SSAValue) -> bool:
 def _map_pieces(op: tile.MapOp, number: int, whole: tile.AssembleOp) -> list[tile.MapOp]:
     made = []
     for piece in whole.pieces:
-        inputs, shape = list(op.inputs), tensor(piece).get_shape()
+        inputs, shape = list(op.mapped_inputs), tensor(piece).get_shape()
         inputs[number] = piece
         kinds = [element(op.outputs[0])]
         made.append(tile.MapOp(inputs, op.input_maps, shape, op.body.clone(), kinds))
@@ -134,14 +134,14 @@ def fuse_into_epilogue(op: tile.MapOp) -> None:
     them is applied to the other operands and to the result instead. If the map reads a contraction
     with permuted axes, the loops of the contraction are permuted.
     """
-    if op.tables or len(op.outputs) != 1 or _uses_index(op):
+    if op.mapped_tables or len(op.outputs) != 1 or _uses_index(op):
         return
-    for number, value in enumerate(op.inputs):
+    for number, value in enumerate(op.mapped_inputs):
         view = value.owner if isinstance(value.owner, tile.ViewOp) else None
         source = view.source if view else value
         reducer = source.owner
         # y + transpose(y) needs two elements of y at once: an epilogue has one.
-        if not isinstance(reducer, Reducer) or list(op.inputs).count(value) != 1:
+        if not isinstance(reducer, Reducer) or list(op.mapped_inputs).count(value) != 1:
             continue
         if not value.has_one_use() or not source.has_one_use() or len(reducer.outputs) != 1:
             continue
@@ -162,7 +162,7 @@ def fuse_into_epilogue(op: tile.MapOp) -> None:
 
 def _in_order(op: tile.MapOp, number: int) -> bool:
     """Whether a map reads a dense operand from its first element to its last, in order."""
-    type_ = tensor(op.inputs[number])
+    type_ = tensor(op.mapped_inputs[number])
     whole = offset(tensor(op.outputs[0]), AffineMap.identity(len(op.sizes)), op.sizes)
     return layout_of(type_) is None and offset(type_, op.input_maps[number], op.sizes) == whole
 
@@ -183,7 +183,7 @@ def _others(op: tile.MapOp, number: int, shape: Shape | None) -> Others | None:
     values: list[SSAValue] = []
     maps: list[AffineMap] = []
     views: list[tile.ViewOp] = []
-    for at, (value, map_) in enumerate(zip(op.inputs, op.input_maps, strict=True)):
+    for at, (value, map_) in enumerate(zip(op.mapped_inputs, op.input_maps, strict=True)):
         if at == number:
             continue
         if shape is None:
@@ -238,7 +238,7 @@ def _join(
     insert_made_for(op, *views)
     shape = tensor(op.outputs[0]).get_shape()
     result = joined.results[0]
-    sources = [owner for value in op.inputs if isinstance(owner := value.owner, tile.ViewOp)]
+    sources = [owner for value in op.mapped_inputs if isinstance(owner := value.owner, tile.ViewOp)]
     if tensor(result).get_shape() == shape:
         replace_op(op, joined)
     else:

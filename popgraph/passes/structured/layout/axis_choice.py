@@ -195,7 +195,7 @@ def is_weight(value: SSAValue) -> bool:
 
 def _holds_words(op: tile.ReduceOp, value: SSAValue) -> bool:
     """Whether a value is the packed words of weights, which training rounds in each step."""
-    return op.words is not None and _is_known(value, ConstantOp | VariableOp)
+    return _is_known(value, ConstantOp | VariableOp) and op.words is not None
 
 
 def _is_known(value: SSAValue, kind: type | UnionType = ConstantOp) -> bool:
@@ -245,10 +245,13 @@ def _neighbours(
             seen = order_of_view(shape, order, other)
             if seen is not None:
                 yield there, seen
-        elif isinstance(op, Computed | tile.AssembleOp) and _shares_order(
-            op, value, order, along_pixels, tuning
-        ):
-            for other_value in _corresponding(op):
+        elif isinstance(op, Computed | tile.AssembleOp):
+            corresponding = _corresponding(op)
+            if value not in corresponding and not _shares_order(
+                op, value, order, along_pixels, tuning
+            ):
+                continue
+            for other_value in corresponding:
                 if (
                     other_value is not value
                     and rank(other_value) == len(order)
@@ -281,13 +284,11 @@ def _shares_order(
     tuning: Tuning,
 ) -> bool:
     """
-    Whether the axes of a value correspond to the axes of the results, so that both share an order.
+    Whether the axes of a factor correspond to the axes of the results, so that both share an order.
 
     With a weight as the other factor, output channels correspond to the summed channels. With
     another activation, the innermost axis must not be summed: scores of attention have no channels.
     """
-    if value in _corresponding(op):
-        return True
     if not tile.is_contraction(op) or op in along_pixels:
         return False
     # Tokens come last between the blocks of ResMLP-12, but its hidden layer follows channels: 1.09x
@@ -317,7 +318,7 @@ def _corresponding(op: Computed | tile.AssembleOp) -> list[SSAValue]:
     loops = op.parallel_rank
     operands = [value for value, map_ in found if map_ is not None and _corresponds(map_, loops)]
     tables = (
-        [op.tables[number] for number in corresponding_tables(op)]
+        [op.mapped_tables[number] for number in corresponding_tables(op)]
         if isinstance(op, tile.MapOp)
         else []
     )
@@ -343,7 +344,7 @@ def corresponding_tables(op: tile.MapOp) -> list[int]:
 
 def table_arguments(op: tile.MapOp) -> Sequence[SSAValue]:
     arguments = op.body.block.args
-    return arguments[len(arguments) - len(op.tables) :]
+    return arguments[len(arguments) - len(op.mapped_tables) :]
 
 
 def _follows_axes(lookup: tile.ElementOp) -> bool:

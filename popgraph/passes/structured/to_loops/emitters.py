@@ -1,10 +1,9 @@
-"""The table of emitters, and the kernels that they write."""
+"""The emitter of each operation, and the kernels that emitters write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -18,21 +17,8 @@ from popgraph.passes.structured.analysis.loops import has_gaps
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.copy.assemble import AssembleLoops
-from popgraph.passes.structured.to_loops.copy.exchange import (
-    FinishExchangeLoops,
-    StartExchangeLoops,
-)
 from popgraph.passes.structured.to_loops.copy.relayout import RelayoutLoops
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
-from popgraph.passes.structured.to_loops.elementwise.order import OrderLoops
-from popgraph.passes.structured.to_loops.elementwise.positions import (
-    CompressLoops,
-    PositionsLoops,
-)
-from popgraph.passes.structured.to_loops.elementwise.scatter import ScatterLoops
-from popgraph.passes.structured.to_loops.elementwise.segments import SegmentsLoops
-from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoops
-from popgraph.passes.structured.to_loops.elementwise.top_k import TopKLoops
 from popgraph.passes.structured.to_loops.emit.access import spans
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.writer import Writer
@@ -40,24 +26,7 @@ from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.fused import FusedLoops
 from popgraph.passes.structured.to_loops.kernel_functions import describe, runs_once
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
-from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
-from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
 from popgraph.support.tuning import Target
-
-EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
-    tile.ScatterOp: ScatterLoops,
-    tile.TopKOp: TopKLoops,
-    tile.PositionsOp: PositionsLoops,
-    tile.CompressOp: CompressLoops,
-    tile.SuppressOp: SuppressLoops,
-    tile.OrderOp: OrderLoops,
-    tile.SegmentsOp: SegmentsLoops,
-    tile.AssembleOp: AssembleLoops,
-    tile.TransformTilesOp: TransformLoops,
-    tile.StartExchangeOp: StartExchangeLoops,
-    tile.FinishExchangeOp: FinishExchangeLoops,
-}
-"""The emitters of operations that have a single one."""
 
 
 def emitter_of(op: Operation, target: Target) -> Emitter:
@@ -71,13 +40,16 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
             return ContractLoops(op, op.schedule, target)
         case tile.ReduceOp():
             return ReduceLoops(op, target)
-        case tile.FusedOp() if op.transforms_tiles:
-            return WinogradLoops(op, target)
-        case tile.FusedOp():
+        case tile.FusedOp() if not op.transforms_tiles:
             return FusedLoops(op, target)
         case tile.PackOp():
             return RelayoutLoops(op, target, once=runs_once(op))
-    return EMITTERS[type(op)](op, target)
+        case tile.AssembleOp():
+            return AssembleLoops(op, target)
+    # Most programs have none of the others, and import no module for them.
+    from popgraph.passes.structured.to_loops.rare_emitters import RARE
+
+    return RARE[type(op)](op, target)
 
 
 def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:

@@ -7,6 +7,7 @@ from functools import cache
 
 from xdsl.dialects import func, vector
 from xdsl.dialects.builtin import (
+    FunctionType,
     IndexType,
     MemRefType,
     ModuleOp,
@@ -19,6 +20,7 @@ from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile import MESSAGES
 from popgraph.dialects.tile.loops.known import set_portable
+from popgraph.dialects.unchecked import create_unchecked
 from popgraph.passes.structured.analysis.inplace_concat import Joins
 from popgraph.support.tuning import Target
 
@@ -72,7 +74,7 @@ class Functions:
 
     def add(self, title: str, body: Block, op: Operation) -> func.FuncOp:
         """Adds a function with the body of an operation's kernel."""
-        body.add_op(func.ReturnOp())
+        body.add_op(create_unchecked(func.ReturnOp))
         types = [argument.type for argument in body.args]
         return self._add(title, types, Region(body), op)
 
@@ -84,7 +86,13 @@ class Functions:
         self, title: str, types: Sequence[Attribute], body: Region, op: Operation
     ) -> func.FuncOp:
         name = _unused(title, self._taken)
-        function = func.FuncOp(name, (types, []), body, StringAttr("private"))
+        function = create_unchecked(
+            func.FuncOp,
+            regions=(body,),
+            sym_name=StringAttr(name),
+            function_type=FunctionType.from_lists(types, []),
+            sym_visibility=StringAttr("private"),
+        )
         function.location = op.location
         if self._portable:
             set_portable(function)

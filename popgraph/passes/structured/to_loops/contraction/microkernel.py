@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp, SumPairsOp
 from popgraph.dialects.tile.loops.recipes import INTERCHANGED, PREFETCH, UNROLLED
+from popgraph.dialects.unchecked import create_unchecked
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.contraction.prefetch import Prefetch, no_prefetch
 from popgraph.passes.structured.to_loops.contraction.tiles import (
@@ -26,7 +27,7 @@ from popgraph.passes.structured.to_loops.emit.chunks import (
     chunk_levels,
     chunked_reduction,
 )
-from popgraph.passes.structured.to_loops.emit.create import create_same_type, create_unchecked
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, write_nest
 from popgraph.support.shapes import prod

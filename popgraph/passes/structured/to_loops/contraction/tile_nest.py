@@ -14,6 +14,7 @@ from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column, last_panel, whole_panel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, whole_steps, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import Bound
@@ -273,8 +274,8 @@ class TileNest:
     def _count(self, first: SSAValue, extent: int, most: int) -> SSAValue:
         """The number of iterations of a block."""
         writer = self.point.writer
-        left = writer.once(arith.SubiOp(writer.constant(extent), first))
-        return writer.once(arith.MinSIOp(writer.constant(most), left))
+        left = writer.once(create_same_type(arith.SubiOp, writer.constant(extent), first))
+        return writer.once(create_same_type(arith.MinSIOp, writer.constant(most), left))
 
     def _running_rows(self, group: Group, part: Span, across: int, emit: EmitRows) -> None:
         """

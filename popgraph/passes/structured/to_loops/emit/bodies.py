@@ -26,8 +26,8 @@ from popgraph.dialects.tile.scalars import (
     on_lanes,
 )
 from popgraph.dialects.tile.structured.ops import indexed_dims
+from popgraph.dialects.unchecked import create_unchecked
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
-from popgraph.passes.structured.to_loops.emit.create import create_unchecked
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 

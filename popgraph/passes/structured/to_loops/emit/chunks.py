@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, ceiling
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
@@ -108,7 +109,8 @@ def _span(writer: Writer, number: Index, end: Bound, size: int) -> Span:
     start = number.scaled(size)
     if isinstance(end, int) and end % size == 0:
         return Span(0, size, start)
-    upper = writer.once(arith.MinSIOp(writer.value(start + size), writer.bound(end)))
+    ends = writer.value(start + size), writer.bound(end)
+    upper = writer.once(create_same_type(arith.MinSIOp, *ends))
     return Span(writer.value(start), upper)
 
 

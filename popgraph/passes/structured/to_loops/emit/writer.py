@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
 
-from xdsl.dialects import arith, complex, memref, scf, vector
+from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import (
     ArrayAttr,
     ComplexType,
@@ -27,10 +27,10 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.loops.recipes import Recipes
+from popgraph.dialects.unchecked import create_unchecked, fill
 from popgraph.passes.structured.to_loops.emit.create import (
+    allocation,
     create_same_type,
-    create_unchecked,
-    fill,
     numeric_attribute,
 )
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -163,6 +163,9 @@ class Writer:
 
     def _literal(self, value: Attribute) -> SSAValue:
         if isinstance(value, ArrayAttr):
+            # Few programs have complex numbers; the others start 7 ms earlier.
+            from xdsl.dialects import complex
+
             type_ = ComplexType(value.data[0].type)
             return self.once(create_unchecked(complex.ConstantOp, types=(type_,), value=value))
         assert isinstance(value, IntegerAttr | FloatAttr)
@@ -307,15 +310,18 @@ class Writer:
 
     def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
         assert isinstance(vector_.type, VectorType)
-        return self.add(vector.ExtractOp(vector_, [lane], vector_.type.element_type))
+        types, place = (vector_.type.element_type,), DenseArrayBase.from_list(i64, [lane])
+        return self.add(
+            create_unchecked(vector.ExtractOp, vector_, types=types, static_position=place)
+        )
 
     def alloca(self, element: Attribute, size: int) -> SSAValue:
         """Local memory, at the top of the kernel."""
-        return self.add(memref.AllocaOp.get(element, shape=[size]), 0)
+        return self.add(allocation(element, size), 0)
 
     def alloca_here(self, element: Attribute, size: int) -> SSAValue:
         """Local memory at the innermost level, new in each iteration."""
-        return self.add(memref.AllocaOp.get(element, shape=[size]))
+        return self.add(allocation(element, size))
 
     def local(self, element: Attribute, size: int) -> SSAValue:
         """Local memory that is written at this level; its loads are not hoisted out of it."""

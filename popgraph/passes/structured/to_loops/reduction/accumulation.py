@@ -15,6 +15,7 @@ from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, whole
 from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.vectors import (
     Emit,
     NestLoop,
@@ -106,7 +107,7 @@ class Accumulation:
     def _joined(self, totals: Sequence[SSAValue], parts: Sequence[SSAValue]) -> list[SSAValue]:
         """The totals after a chunk."""
         return [
-            self.writer.add(arith.AddfOp(total, part))
+            self.writer.add(create_same_type(arith.AddfOp, total, part))
             if self._role(number)[0] is arith.AddfOp
             else part
             for number, (total, part) in enumerate(zip(totals, parts, strict=True))

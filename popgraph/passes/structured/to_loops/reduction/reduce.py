@@ -31,6 +31,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
 )
 from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline, widest_lane
 from popgraph.passes.structured.to_loops.emit.chunks import cut_loops
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
@@ -458,7 +459,7 @@ class ReduceLoops(Emitter):
         while distance:
             swapped = [lane ^ distance for lane in range(lanes_of(value))]
             other = self.writer.shuffle(value, value, swapped)
-            value = self.writer.once(combiner(value, other))
+            value = self.writer.once(create_same_type(combiner, value, other))
             distance //= 2
         return self.writer.extract(value, 0)
 
@@ -467,7 +468,7 @@ class ReduceLoops(Emitter):
         while len(values) > 1:
             pairs = zip(values[::2], values[1::2], strict=False)
             odd = values[len(values) - len(values) % 2 :]
-            values = [self.writer.once(combiner(*pair)) for pair in pairs] + odd
+            values = [self.writer.once(create_same_type(combiner, *pair)) for pair in pairs] + odd
         return values[0]
 
 
