@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx import SCHEMAS, OnnxOp, is_removed
+from popgraph.dialects.onnx import OnnxOp, all_schemas, is_removed
 from popgraph.dialects.onnx.custom import OWN, Custom
 from popgraph.dialects.onnx.record import (
     HostFunction,
@@ -218,7 +218,7 @@ def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     Operators outside ONNX have version 1.
     """
     versions: dict[tuple[str, str], list[int]] = {}
-    for schema in SCHEMAS:
+    for schema in all_schemas():
         if not is_removed(schema):
             versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
     known = sorted(key for key in lowered_operators() if key[0] != OWN)

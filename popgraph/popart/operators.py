@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DataType
 from popgraph.builder.opset.graphcore_operator import DOMAIN
-from popgraph.dialects.onnx import SCHEMAS, is_removed
+from popgraph.dialects.onnx import all_schemas, is_removed
 from popgraph.operators.record import defined_operators, supported_operators
 from popgraph.popart.ir import gradient_types
 from popgraph.popart.model.aborts import ABORT
@@ -49,7 +49,7 @@ def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
     """The unsupported operators of an ai.onnx version."""
     known = set(supported_operators())
     newest: dict[str, int] = {}
-    for schema in SCHEMAS:
+    for schema in all_schemas():
         if schema.domain or is_removed(schema) or schema.since_version > opsetVersion:
             continue
         newest[schema.name] = max(newest.get(schema.name, 0), schema.since_version)
@@ -97,7 +97,7 @@ def getSupportedOperationsDefinition(
     includeInternal: bool = False,
 ) -> dict[OperatorIdentifier, OpDefinition]:
     """The schema of each supported operator; empty for operators that ONNX does not define."""
-    schemas = {(one.domain or "ai.onnx", one.name, one.since_version): one for one in SCHEMAS}
+    schemas = {(one.domain or "ai.onnx", one.name, one.since_version): one for one in all_schemas()}
     found = {}
     for identifier in getSupportedOperations(includeInternal):
         key = (identifier.domain, identifier.type, identifier.version)

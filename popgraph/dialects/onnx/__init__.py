@@ -24,7 +24,7 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.schemas import SCHEMAS, is_removed, op_base, op_class, operators
+from popgraph.dialects.onnx.schemas import all_schemas, is_removed, op_base, op_class, operators
 from popgraph.dialects.onnx.types import (
     DimsAttr,
     MapType,
@@ -73,7 +73,7 @@ def dialect(name: str) -> Dialect:
 
 
 __all__ = [
-    "SCHEMAS",
+    "all_schemas",
     "Custom",
     "Function",
     "Graph",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from popgraph.dialects.onnx import SCHEMAS, is_removed
+from popgraph.dialects.onnx import all_schemas, is_removed
 from popgraph.dialects.onnx.custom import OWN
 from popgraph.dialects.onnx.schema_facts import (
     NOT_COMPILED,
@@ -61,7 +61,7 @@ class Row:
 def rows() -> list[Row]:
     """All known operators, sorted by domain and name."""
     found: list[Row] = []
-    for schema in SCHEMAS:
+    for schema in all_schemas():
         way, types = way_of(schema), types_of(latest(schema))
         if way.is_compiled:
             types = tuple(one for one in types if one not in NOT_COMPILED)
@@ -71,7 +71,7 @@ def rows() -> list[Row]:
             found[-1] = Row(one.domain, one.name, last.versions + one.versions, one.way, one.types)
         else:
             found.append(one)
-    standard = {(schema.domain, schema.name) for schema in SCHEMAS}
+    standard = {(schema.domain, schema.name) for schema in all_schemas()}
     others = {
         key: Way.LOWERING for key in lowered_operators() if key not in standard and key[0] != OWN
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx import all_schemas
 from popgraph.dialects.onnx.record import record_of
 from popgraph.operators.record import HOSTED, WITH_ZERO
 from popgraph.passes.onnx.operator_ways import Row, Way, rows
@@ -68,7 +68,7 @@ FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
 
 def _is_of_floats(row: Row) -> bool:
     """Whether the latest schema has float inputs and outputs, sequences included."""
-    known = [one for one in SCHEMAS if (one.domain, one.name) == (row.domain, row.name)]
+    known = [one for one in all_schemas() if (one.domain, one.name) == (row.domain, row.name)]
     if not known or row.name == "If":
         return True
     schema = max(known, key=lambda one: one.since_version)

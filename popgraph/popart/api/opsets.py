@@ -13,13 +13,13 @@ import numpy as np
 from popgraph.builder.opset.arguments import bound, incompatible_arguments
 from popgraph.builder.opset.element_types import named_row
 from popgraph.builder.opset.enums import PopartEnum
-from popgraph.dialects.onnx import SCHEMAS, is_removed
+from popgraph.dialects.onnx import all_schemas, is_removed
 from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.support.names import closest
 
 FIRST_OPSET = 6
 """PopART's oldest opset; operators of earlier ones have the same form."""
-LAST_OPSET = max(schema.since_version for schema in SCHEMAS if not schema.domain)
+LAST_OPSET = max(schema.since_version for schema in all_schemas() if not schema.domain)
 
 POPART_OPSETS = {f"AiOnnxOpset{version}": version for version in range(FIRST_OPSET, 12)}
 """PopART's operator sets by class name."""
@@ -104,7 +104,7 @@ def _chosen(version: int) -> str:
 @cache
 def _forms(method: str) -> list[Schema]:
     """The versions of a method's operator, in order."""
-    found = [one for one in SCHEMAS if not one.domain and method_name(one.name) == method]
+    found = [one for one in all_schemas() if not one.domain and method_name(one.name) == method]
     return sorted((one for one in found if not is_removed(one)), key=lambda one: one.since_version)
 
 
@@ -287,7 +287,7 @@ def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object
 def _schemas_of(version: int) -> list[Schema]:
     """The operators that are new in a version; for the first version, all in their latest form."""
     newest: dict[str, Schema] = {}
-    for schema in SCHEMAS:
+    for schema in all_schemas():
         if schema.domain or is_removed(schema) or schema.since_version > version:
             continue
         if version > FIRST_OPSET and schema.since_version != version:

@@ -17,7 +17,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     Path,
     Span,
 )
-from popgraph.dialects.onnx import SCHEMAS, SchemaOp, op_class
+from popgraph.dialects.onnx import SchemaOp, all_schemas, op_class
 from popgraph.dialects.onnx.schemas import PREFIXES
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import describe
@@ -50,7 +50,7 @@ SYMBOLS = {
 def newest() -> dict[str, int]:
     """The newest operator set of each standard domain."""
     found: dict[str, int] = {}
-    for schema in SCHEMAS:
+    for schema in all_schemas():
         found[schema.domain] = max(found.get(schema.domain, 1), schema.since_version)
     return found
 
@@ -123,7 +123,7 @@ def is_operator(name: str) -> bool:
 
 @cache
 def _standard() -> frozenset[str]:
-    return frozenset(schema.name for schema in SCHEMAS if not schema.domain)
+    return frozenset(schema.name for schema in all_schemas() if not schema.domain)
 
 
 def operator_of(

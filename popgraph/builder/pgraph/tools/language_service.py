@@ -23,7 +23,7 @@ from popgraph.builder.pgraph.tools.diagnostics import Checked, checked
 from popgraph.builder.pgraph.tools.marks import Hint, Token, hints, tokens
 from popgraph.builder.pgraph.tools.outline import Symbol, outline
 from popgraph.builder.pgraph.tools.uses import renamed, templates, uses, with_name
-from popgraph.dialects.onnx import SCHEMAS, SchemaOp, op_class
+from popgraph.dialects.onnx import SchemaOp, all_schemas, op_class
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.types import describe
 from popgraph.support import dtypes
@@ -255,7 +255,7 @@ class LanguageService:
     def _operators(self) -> list[str]:
         version = self._versions()[""]
         return sorted(
-            {one.name for one in SCHEMAS if not one.domain and one.since_version <= version}
+            {one.name for one in all_schemas() if not one.domain and one.since_version <= version}
         )
 
 
