@@ -710,7 +710,8 @@ def test_passes_declare_their_order() -> None:
 def test_passes_are_listed_in_their_order() -> None:
     lines = call("passes").stdout.splitlines()
     names = [line.split("  ")[1].strip() or line.split()[1] for line in lines]
-    assert "onnx -> graphcore" in lines[5]
+    (crossing,) = (number for number, line in enumerate(lines) if "onnx -> graphcore" in line)
+    assert all(line.startswith("onnx ") for line in lines[:crossing])
     assert len(lines) == len(names) >= 15
     assert "hand-numbers*" in lines[-1].split()
 
