@@ -164,6 +164,7 @@ KINDS = ("decisions", "kernels", "kernel_texts", "objects", "programs", "targets
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_files_writable_by_others_are_not_read(cache: Path, kind: str, what: str) -> None:
     compute()
+    program_cache.SAVES.wait()
     for path in (cache / kind).rglob("*"):
         if path.is_dir() == (what == "folder"):
             path.chmod(0o777)

@@ -17,17 +17,22 @@ from popgraph.backends.c.memory.pages import LARGE_PAGE, together
 from popgraph.backends.c.memory.table import Literal, Slot, Table
 from popgraph.backends.interface import Key
 from popgraph.support import dtypes
-from popgraph.support.arrays import Array, ArrayStore, SharedArrays
+from popgraph.support.arrays import Array, ArrayStore, SharedArrays, owned
 from popgraph.support.cache_files import trim
 from popgraph.support.debug import Settings
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.sizes import Size
+from popgraph.support.tasks import Tasks
 from popgraph.support.trust import open_trusted
 from popgraph.support.warnings import KINDS, Notice
 
 SWITCH = "POPGRAPH_PROGRAM_CACHE"
 LIMIT = 4 << 30
 """Limit of the cached programs in bytes; the least recently used are evicted first."""
+
+
+SAVES = Tasks()
+"""The thread that writes files of programs, by key."""
 
 
 def is_watched() -> bool:
@@ -65,13 +70,19 @@ class ProgramKey(Key):
     """The model's text; initial values of variables that it contains are not stored again."""
 
     def save(self, saved: Saved, weights: ArrayStore) -> None:
-        """Stores a program for the next start; no effect if the cache cannot be written."""
+        """
+        Stores a program for the next start; no effect if the cache cannot be written.
+
+        A thread writes the file: its arrays do not change when the program runs. See `SAVES`.
+        """
         first, *others = readable_caches()
         if others:
             return  # the cache is read-only
+        SAVES.wait()  # The file that is written may be the home of some arrays.
         homes = weights.shared.homes
-        lost = {home for home in set(homes.values()) if not _file(first, home).is_file()}
-        written = _Written({key: home for key, home in homes.items() if home not in lost})
+        found = dict(homes)  # Another thread may add to it.
+        lost = {home for home in set(found.values()) if not _file(first, home).is_file()}
+        written = _Written({key: home for key, home in found.items() if home not in lost})
         prepared, slots = saved.prepared, saved.table.slots
         rows = [self._describe(slot, prepared, weights, written) for slot in slots]
         header = {
@@ -87,19 +98,24 @@ class ProgramKey(Key):
             "homes": written.elsewhere,
             "notices": [[one.kind.__name__, one.text] for one in saved.notices],
         }
-        with suppress(OSError):
-            program_file.write(
-                _file(first, self.digest), header, [saved.prepared.persistent, *written.arrays]
-            )
-            homes |= dict.fromkeys(written.places, self.digest)
-            trim(first / "programs", LIMIT)
+        path, pieces = _file(first, self.digest), [prepared.persistent, *written.arrays]
+
+        def write() -> None:
+            with suppress(OSError):
+                program_file.write(path, header, pieces)
+                homes.update(dict.fromkeys(written.places, self.digest))
+                trim(first / "programs", LIMIT)
+
+        SAVES.begin(self.digest, write)
 
     def is_kept(self) -> bool:
         """Whether the cache has a file for this key."""
+        SAVES.wait(self.digest)
         return any(_file(cache, self.digest).is_file() for cache in readable_caches())
 
     def load(self, weights: ArrayStore) -> Saved | None:
         """The program of this key; None if it is missing or damaged."""
+        SAVES.wait(self.digest)
         for cache in readable_caches():
             doubts = suppress(OSError, ValueError, KeyError, TypeError, IndexError)
             with doubts, ExitStack() as stack:
@@ -142,7 +158,9 @@ class ProgramKey(Key):
         row["key"] = literal.key
         if slot.space == "constant" or literal.key not in self.text:
             row["kept"] = True
-            written.add(literal.key, literal.array(weights))
+            shared = weights.shared.get(literal.key)
+            # The file of a view may change while a thread writes; large views have been copied.
+            written.add(literal.key, owned(literal.array(weights)) if shared is None else shared)
         return row
 
 
