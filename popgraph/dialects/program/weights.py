@@ -11,7 +11,7 @@ from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import dtypes
-from popgraph.support.arrays import Array, ArrayStore
+from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.computed import Computed
 from popgraph.support.shapes import prod
 
@@ -24,6 +24,13 @@ LATER_BYTES = 1 << 18
 
 class WeightStore(ArrayStore):
     """The elements of blob literals, by a hash of their content or origin."""
+
+    def __init__(
+        self, parent: ArrayStore | None = None, shared: SharedArrays | None = None
+    ) -> None:
+        super().__init__(parent, shared)
+        self.bytes: int = parent.bytes if isinstance(parent, WeightStore) else 0
+        """The bytes of all arrays, loaded or not."""
 
     def attribute(self, array: Array) -> DataAttr | BlobAttr:
         """The literal of an array: inline when small, else stored here by content hash."""
@@ -47,7 +54,9 @@ class WeightStore(ArrayStore):
         source: Array | Callable[[], Array],
     ) -> BlobAttr:
         """Registers an array, or a callable that loads it on first use, such as a mapped file."""
-        self.hold(key, source)
+        if key not in self:
+            self.hold(key, source)
+            self.bytes += prod(shape) * dtype.itemsize
         return self.reference(key, shape, dtype)
 
     def later(

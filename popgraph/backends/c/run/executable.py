@@ -15,6 +15,7 @@ from popgraph.backends.c.memory.donations import donated, in_memory_of
 from popgraph.backends.c.memory.pages import (
     LARGE_PAGE,
     aligned,
+    reserved,
     scratch,
     to_huge_pages,
     together,
@@ -48,7 +49,8 @@ class Blank:
 
     def __init__(self, table: Table, shared: SharedArrays) -> None:
         _, missing = _packings(table, shared)
-        self.packings = Computed(lambda: touched(together(missing)))
+        reserve = reserved(shared)
+        self.packings = Computed(lambda: touched(together(missing, reserve)))
         """Packings that no program of the model shares."""
         # Runs below the bounds need less, and a child only stores the program.
         is_used = not table.sizes and not in_child()
