@@ -26,6 +26,7 @@ from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.cache import install_fingerprint, program_cache, program_file, program_key
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned
 from popgraph.backends.c.run import warm_start
+from popgraph.background import Deferred
 from popgraph.builder.onnx import message
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.passes import pipeline
@@ -34,7 +35,7 @@ from popgraph.passes.optimizer_spec import SGD, Adam, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.passes.pipeline import Step
 from popgraph.support import files
-from popgraph.support.arrays import Array
+from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.cache_files import trim
 from popgraph.support.machine import PRESETS
 from popgraph.support.tuning import Tuning
@@ -546,6 +547,17 @@ def test_programs_are_found_while_they_are_saved(cache: Path, late: Event, passe
     Thread(target=late.set).start()
     assert np.array_equal(compute(model()), expected)
     assert passes.runs == 1
+
+
+def test_quick_programs_are_saved_without_packed_weights(cache: Path, passes: Passes) -> None:
+    """Whoever finds one has the weights of its model."""
+    expected = compute(model(), backlog=Deferred())
+    content = program(cache).read_bytes()
+    assert len(content) < np.dtype(np.float32).itemsize * 1024 * 8, "smaller than one weight"
+    assert np.array_equal(compute(model(), backlog=Deferred()), expected)
+    assert passes.runs == 1
+    key = program_cache.ProgramKey(json.loads(content.splitlines()[1])["key"])
+    assert key.is_kept() and key.load(ArrayStore()) is None
 
 
 # Shortcuts

@@ -57,7 +57,8 @@ class Saved:
     library: str
     """The key of its library, see `compiling.library_key`."""
     table: Table
-    prepared: Prepared
+    prepared: Prepared | None
+    """The results of `prepare`; without them, a start runs it, and needs the model's weights."""
     notices: Sequence[Notice] = ()
     """The notices that every start repeats to the user."""
 
@@ -90,6 +91,8 @@ class ProgramKey(Key):
             "name": saved.name,
             "library": saved.library,
             "arena": saved.table.arena,
+            "persistent": saved.table.persistent,
+            "prepared": prepared is not None,
             "checks": [asdict(check) for check in saved.table.checks],
             "donations": dict(saved.table.donations),
             "sizes": [asdict(size) for size in saved.table.sizes],
@@ -98,7 +101,8 @@ class ProgramKey(Key):
             "homes": written.elsewhere,
             "notices": [[one.kind.__name__, one.text] for one in saved.notices],
         }
-        path, pieces = _file(first, self.digest), [prepared.persistent, *written.arrays]
+        persistent = np.empty(0, np.uint8) if prepared is None else prepared.persistent
+        path, pieces = _file(first, self.digest), [persistent, *written.arrays]
 
         def write() -> None:
             with suppress(OSError):
@@ -123,32 +127,43 @@ class ProgramKey(Key):
         return None
 
     def _read(self, files: _Files, weights: ArrayStore) -> Saved:
-        header, persistent = files.own.header, files.own.piece(0)
+        header, prepared = files.own.header, None
         slots = tuple(_slot(row, weights, files) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
         donations = dict(header["donations"])
         sizes = tuple(map(Size.from_row, header["sizes"]))
-        table = Table(slots, header["arena"], len(persistent), checks, donations, sizes)
-        prepared = Prepared(persistent, _packings(table.packings, weights.shared, files))
+        table = Table(slots, header["arena"], header["persistent"], checks, donations, sizes)
+        if header["prepared"]:
+            packings = _packings(table.packings, weights.shared, files)
+            prepared = Prepared(files.own.piece(0), packings)
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
         return Saved(header["name"], header["library"], table, prepared, notices)
 
     def _describe(
-        self, slot: Slot, prepared: Prepared, weights: ArrayStore, written: _Written
+        self, slot: Slot, prepared: Prepared | None, weights: ArrayStore, written: _Written
     ) -> dict[str, Any]:
         """A slot as JSON; adds its array to `written`."""
-        if slot.space == "packing":
+        literal = None
+        if prepared is None:
+            literal = self._literal(slot, weights, written, is_kept=False)
+        elif slot.space == "packing":
             written.add(slot.label, prepared.packings[slot.label])
+        elif not slot.prepared:
+            literal = self._literal(slot, weights, written, is_kept=slot.space == "constant")
         return {
             "space": slot.space,
             "label": slot.label,
             "dtype": None if slot.dtype is None else slot.dtype.name,
             "shape": slot.shape,
             "prepared": slot.prepared,
-            "literal": None if slot.prepared else self._literal(slot, weights, written),
+            "sources": slot.sources,
+            "literal": literal,
         }
 
-    def _literal(self, slot: Slot, weights: ArrayStore, written: _Written) -> dict[str, Any] | None:
+    def _literal(
+        self, slot: Slot, weights: ArrayStore, written: _Written, *, is_kept: bool
+    ) -> dict[str, Any] | None:
+        """A literal as JSON; its array is stored if `is_kept`, or if the model lacks it."""
         literal = slot.literal
         if literal is None:
             return None
@@ -156,7 +171,7 @@ class ProgramKey(Key):
         if not literal.key:
             return row | {"inline": literal.data.hex()}
         row["key"] = literal.key
-        if slot.space == "constant" or literal.key not in self.text:
+        if is_kept or literal.key not in self.text:
             row["kept"] = True
             shared = weights.shared.get(literal.key)
             # The file of a view may change while a thread writes; large views have been copied.
@@ -222,7 +237,8 @@ def _packings(sizes: Mapping[str, int], shared: SharedArrays, files: _Files) -> 
 def _slot(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Slot:
     """The inverse of `_describe`; the slot's literal is added to `weights`."""
     dtype = None if row["dtype"] is None else dtypes.BY_NAME[row["dtype"]]
-    slot = Slot(row["space"], row["label"], dtype, tuple(row["shape"]), None, row["prepared"])
+    shape, sources = tuple(row["shape"]), tuple(row["sources"])
+    slot = Slot(row["space"], row["label"], dtype, shape, None, row["prepared"], sources)
     literal = row["literal"]
     return slot if literal is None else replace(slot, literal=_literal(literal, weights, files))
 
