@@ -52,6 +52,7 @@ class SharedArrays:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no program holds an array."""
         return not self._arrays
 
     def get(self, key: str) -> Array | None:
