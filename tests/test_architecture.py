@@ -328,7 +328,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "export": "machine memory print build run",
         "build_program": "print cache build run",
         "tools": "print cache run emit export",
-        "backend": "cache build run build_program tools",
+        "backend": "memory cache build run build_program tools",
     },
 }  # fmt: skip
 """

@@ -13,6 +13,7 @@ from popgraph.builder.pgraph import parse
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import BlobAttr
+from popgraph.dialects.program.weights import HASHED_BYTES
 from popgraph.support.arrays import Array
 from popgraph.support.computed import Computed
 from popgraph.support.forked import Child, can_fork
@@ -90,6 +91,22 @@ def test_equal_origins_share_an_array() -> None:
     assert store.array(one) is store.array(other) and made == [1]
     assert store.later("ones", SHAPE, np.dtype(np.float64), make) != one
     assert store.later("twos", SHAPE, np.dtype(np.float32), make) != one
+
+
+def test_content_keys_cover_every_byte_and_the_order_of_parts() -> None:
+    def key() -> str:
+        return WeightStore().keep(array).key.text
+
+    array = np.random.default_rng(0).integers(0, 256, 2 * HASHED_BYTES + 5, np.uint8)
+    keys = {key()}
+    assert key() in keys
+    for place in (0, HASHED_BYTES, array.size - 1):
+        array[place] ^= 1
+        keys.add(key())
+    first, second, rest = np.split(array, [HASHED_BYTES, 2 * HASHED_BYTES])
+    array = np.concatenate([second, first, rest])
+    keys.add(key())
+    assert len(keys) == 5
 
 
 def test_drawn_weights_are_the_numbers_of_their_seeds() -> None:

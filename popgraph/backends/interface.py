@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -227,6 +228,14 @@ class Backend(ABC):
     def known_kernels(self) -> KnownKernels | None:
         """The cached kernels of earlier programs, which passes can reuse; None: no cache."""
         return None
+
+    def expecting(self, weights: WeightStore, size: int) -> AbstractContextManager[None]:
+        """
+        A context in which a module is lowered and built, with about `size` bytes of constants.
+
+        The backend can prepare for them while passes run.
+        """
+        return nullcontext()
 
     def spelled(self, module: ModuleOp) -> str:
         """A text of the module for keys: it differs if the programs may differ."""

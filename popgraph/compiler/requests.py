@@ -393,8 +393,11 @@ class BuildRequest:
         return self._backend.load_cached(key, weights, self.threads, is_told=is_told)
 
     def _build(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
-        with without_collection():
-            reported, backend = len(self.compilation.notices), self._backend
+        backend, weights = self._backend, self.compilation.weights
+        is_trained = options.training is not None or options.variables
+        size = weights.bytes if self.role.whole and not is_trained else 0
+        with without_collection(), backend.expecting(weights, size):
+            reported = len(self.compilation.notices)
             is_usual = options.optimize == SPEED and not options.soon
             own = key is not None and is_usual and not (options.passes or options.disabled)
             self.compilation.kernels = known = backend.known_kernels() if own else None
@@ -404,7 +407,7 @@ class BuildRequest:
                 self.compilation.kernels = None
             return backend.build(
                 self.module,
-                self.compilation.weights,
+                weights,
                 threads=self.threads,
                 key=key,
                 notices=self.compilation.notices[reported:],

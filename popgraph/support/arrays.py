@@ -50,6 +50,11 @@ class SharedArrays:
         self.homes: dict[str, str] = {}
         """{key of an array: key of the program whose file stores it}."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no program holds an array."""
+        return not self._arrays
+
     def get(self, key: str) -> Array | None:
         """The array of a key, if a program holds it."""
         return self._arrays.get(key)

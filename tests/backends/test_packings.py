@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph import compiler
 from popgraph.backends.c.build_program import build
+from popgraph.backends.c.cache.program_cache import SAVES
 from popgraph.backends.c.memory.table import PERSISTENT
 from popgraph.backends.c.print import packings as sharing
 from popgraph.backends.c.print.layout import Layout
@@ -64,11 +65,12 @@ def expected(x: Array, seed: int = 0) -> Array:
 
 
 def check(run: popgraph.Runner, count: int) -> CExecutable:
-    """The program for `count` rows, after a check of its result."""
+    """The stored program for `count` rows, after a check of its result."""
     x = rows(count)
     np.testing.assert_allclose(run(x=x)["y"], expected(x), rtol=1e-4, atol=1e-4)
     assert run.open is not None
     program = run.open.program({"x": x})
+    SAVES.wait()
     assert isinstance(program, CExecutable)
     return program
 

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from threading import Event, Thread
+from typing import IO, Any
 
 import numpy as np
 import onnx
@@ -25,21 +26,23 @@ from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.cache import install_fingerprint, program_cache, program_file, program_key
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned
 from popgraph.backends.c.run import warm_start
+from popgraph.background import Deferred
 from popgraph.builder.onnx import message
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.optimizer_spec import SGD, Adam, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.passes.pipeline import Step
 from popgraph.support import files
-from popgraph.support.arrays import Array
+from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.cache_files import trim
 from popgraph.support.machine import PRESETS
 from popgraph.support.tuning import Tuning
 from popgraph.support.warnings import UntrainedWeightsWarning
 from tests.damages import DAMAGES
 
+ADAM = Adam(learning_rate=Scalar(0.01))
 X = np.random.default_rng(1).standard_normal((2, 3, 8, 8), dtype=np.float32)
 
 AGAIN = """
@@ -62,7 +65,7 @@ np.save(sys.argv[3], run({"x": np.load(sys.argv[2])})["y"])
 def model(seed: int = 0) -> bytes:
     """A convolution with a batch norm to fold, a matmul, and a weight that is not packed."""
     rng = np.random.default_rng(seed)
-    shapes = {"w": (16, 3, 3, 3), "m": (1024, 8), "t": (2, 8, 40)}
+    shapes = {"w": (16, 3, 3, 3), "m": (1024, 8), "t": (2, 8, 160)}
     shapes |= dict.fromkeys(("scale", "bias", "mean", "variance"), (16,))
     weights = [
         numpy_helper.from_array(rng.random(shape, dtype=np.float32), name)
@@ -82,7 +85,7 @@ def model(seed: int = 0) -> bytes:
         nodes,
         "small",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 8, 40))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 8, 160))],
         weights,
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -118,12 +121,26 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
     yield counted
 
 
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> Event:
+    """An event for which files of programs wait before they are written."""
+    go, write = Event(), program_file.write
+
+    def wait_and_write(*arguments: Any) -> None:
+        assert go.wait(60)
+        write(*arguments)
+
+    monkeypatch.setattr(program_file, "write", wait_and_write)
+    return go
+
+
 def compute(given: object, **named: object) -> Array:
     return compiler.compile(given, **named)({"x": X})["y"]  # type: ignore[arg-type]
 
 
 def program(cache: Path) -> Path:
     """The only program in the cache."""
+    program_cache.SAVES.wait()
     (file,) = (cache / "programs").glob("*/*")
     return file
 
@@ -247,6 +264,7 @@ def test_a_program_under_a_wrong_name_is_not_used(cache: Path, passes: Passes) -
     compute(model())
     first = program(cache)
     compute(model(seed=1))
+    program_cache.SAVES.wait()
     (second,) = set((cache / "programs").glob("*/*")) - {first}
     second.write_bytes(first.read_bytes())
     expected = compute(model(seed=1), backend="reference")
@@ -295,7 +313,7 @@ def test_weights_that_are_variables_are_not_stored_again(cache: Path) -> None:
     header = json.loads(program(cache).read_bytes().splitlines()[1])
     literals = [slot["literal"] for slot in header["slots"] if slot["literal"]]
     named = [literal for literal in literals if "key" in literal and "piece" not in literal]
-    shapes = [[16, 3, 3, 3], [1024, 8], [2, 8, 40]]
+    shapes = [[16, 3, 3, 3], [1024, 8], [2, 8, 160]]
     assert sorted(literal["shape"] for literal in named) == sorted(shapes)
 
 
@@ -476,6 +494,70 @@ def test_aligned_memory_without_large_pages(monkeypatch: pytest.MonkeyPatch, mis
     memory.fill(1)
     assert memory.size == 2 * LARGE_PAGE
     assert memory.ctypes.data % LARGE_PAGE == 0
+
+
+# Saves in a thread
+
+
+STEPS = """
+opset 21
+
+graph net(x: f32[4, 64], labels: i32[4]) -> (y, loss) {
+    weight w: f32[64, 256] = he_normal(seed=1)
+    weight v: f32[256, 10] = he_normal(seed=2)
+    y = Softmax(Relu(x @ w) @ v)
+    loss = ai.graphcore.Nll(y, labels)
+}
+"""
+
+
+@pytest.mark.parametrize("options", [Options(training=Training("loss", ADAM)), Options()])
+def test_a_program_is_saved_as_it_was_before_its_runs(
+    cache: Path, options: Options, late: Event
+) -> None:
+    """The thread writes only arrays that steps do not change."""
+    inputs = {"x": X.reshape(-1)[:256].reshape(4, 64), "labels": np.arange(4, dtype=np.int32)}
+    run = compiler.compile(STEPS, options=options)
+    losses = [float(run(inputs)["loss"]) for _ in range(3)]
+    assert (losses[0] == losses[2]) == (options.training is None)
+    assert not list(cache.glob("programs/*/*"))
+    late.set()
+    saved = program(cache).read_bytes()
+    again = compiler.compile(STEPS, options=options)
+    assert [float(again(inputs)["loss"]) for _ in range(3)] == losses
+    program(cache).unlink()
+    compiler.compile(STEPS, options=options)
+    assert program(cache).read_bytes() == saved
+
+
+def test_a_file_may_change_while_its_program_is_saved(
+    cache: Path, file: Path, late: Event, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view of a file that has become shorter would end the process by SIGBUS."""
+    monkeypatch.setattr(message, "LARGE_MODEL", 0)
+    expected, content = compute(file), file.read_bytes()
+    file.write_bytes(b"")
+    late.set()
+    assert np.array_equal(compute(content), expected)
+    assert passes.runs == 1
+
+
+def test_programs_are_found_while_they_are_saved(cache: Path, late: Event, passes: Passes) -> None:
+    expected = compute(model())
+    Thread(target=late.set).start()
+    assert np.array_equal(compute(model()), expected)
+    assert passes.runs == 1
+
+
+def test_quick_programs_are_saved_without_packed_weights(cache: Path, passes: Passes) -> None:
+    """Whoever finds one has the weights of its model."""
+    expected = compute(model(), backlog=Deferred())
+    content = program(cache).read_bytes()
+    assert len(content) < np.dtype(np.float32).itemsize * 1024 * 8, "smaller than one weight"
+    assert np.array_equal(compute(model(), backlog=Deferred()), expected)
+    assert passes.runs == 1
+    key = program_cache.ProgramKey(json.loads(content.splitlines()[1])["key"])
+    assert key.is_kept() and key.load(ArrayStore()) is None
 
 
 # Shortcuts
@@ -709,6 +791,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_cache_files_are_replaced(cache: Path, file: Path, kind: str, damage: str) -> None:
     expected = compute(file)
+    program_cache.SAVES.wait()
     found = list(cache.glob(KINDS[kind]))
     assert found
     left = [DAMAGES[damage](path) for path in found]
@@ -718,6 +801,7 @@ def test_damaged_cache_files_are_replaced(cache: Path, file: Path, kind: str, da
     if kind == "text":
         program(cache).unlink()
     assert np.array_equal(popgraph.compile(file)(x=X)["y"], expected)
+    program_cache.SAVES.wait()
     assert all(path.is_file() for path in found), "every file has been replaced"
     assert not any(path.read_bytes() == old for path, old in zip(found, left, strict=True))
     assert has_shortcut(file)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from mmap import mmap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +84,45 @@ def test_movements_of_large_weights_are_folded() -> None:
     assert left(graph) == ["pg.constant"]
     outputs, _ = evaluate(module, X, compilation.weights)
     np.testing.assert_array_equal(outputs["y"], weights.T)
+
+
+def test_a_thread_folds_large_literals() -> None:
+    """Equal operations get equal literals, although nobody has compared their elements."""
+    weights = np.arange(90_000, dtype=np.float32).reshape(30_000, 3)
+
+    def build(x: SSAValue, c: Literal) -> Operand:
+        scaled = [gc.MulOp(c(weights), c(ONES * factor)) for factor in (2, 2, 3)]
+        first, second, third = (gc.AddOp(one, x) for one in scaled)
+        return gc.AddOp(gc.AddOp(first, second), third)
+
+    module, graph, compilation = program(build)
+    FoldConstants().run(compilation, module)
+    check_ir(module)
+    assert left(graph) == ["pg.constant"] * 3 + ["graphcore.add"] * 5
+    first, second, third = [op.literal for op in graph.block.ops if isinstance(op, ConstantOp)]
+    assert first == second != third
+    outputs, _ = evaluate(module, X, compilation.weights)
+    np.testing.assert_array_equal(outputs["y"], 2 * (weights * 2 + X["x"]) + weights * 3 + X["x"])
+
+
+@pytest.mark.parametrize("is_reshaped", [True, False])
+def test_folded_views_of_a_file_are_copies(tmp_path: Path, is_reshaped: bool) -> None:
+    path, numbers = tmp_path / "weights", np.arange(90_000, dtype=np.float32)
+    path.write_bytes(numbers.tobytes())
+    with path.open("r+b") as file:
+        mapped = np.frombuffer(mmap(file.fileno(), 0), np.float32)
+
+    def build(x: SSAValue, c: Literal) -> Operand:
+        return gc.ReshapeOp(c(mapped), shape=(300, 300)) if is_reshaped else gc.NegOp(c(mapped))
+
+    module, graph, compilation = program(build)
+    FoldConstants().run(compilation, module)
+    folded = graph.block.last_op.operands[0]
+    compilation.weights.array(folded.owner.literal)
+    path.write_bytes(bytes(numbers.nbytes))
+    found = computed_array(folded, compilation.weights)
+    assert found is not None
+    np.testing.assert_array_equal(found.reshape(-1), numbers if is_reshaped else -numbers)
 
 
 def test_operations_with_several_results_or_no_operands_are_folded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from popgraph.backends.interface import Backend, Case, Health, Key, Shortcuts
@@ -76,6 +77,11 @@ class CBackend(Backend):
         from popgraph.backends.c.build.known_kernels import kernel_cache
 
         return kernel_cache()
+
+    def expecting(self, weights: WeightStore, size: int) -> AbstractContextManager[None]:
+        from popgraph.backends.c.memory.pages import reserving
+
+        return reserving(weights.shared, size)
 
     def spelled(self, module: ModuleOp) -> str:
         from popgraph.backends.c.cache.program_key import spelled

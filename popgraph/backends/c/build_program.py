@@ -64,7 +64,9 @@ def build(
     key = None if save_as is None else save_as.digest
     made = executable(table, code, weights, threads, key=key, blank=blank)
     if save_as is not None:
-        saved = Saved(name, library_key(units, more), made.table, made.prepared, notices)
+        # A quick program is only found by its model; its packings are a second copy of the weights.
+        prepared = None if soon else made.prepared
+        saved = Saved(name, library_key(units, more), made.table, prepared, notices)
         save_as.save(saved, weights)
     if cache is not None:
         cache.keep(texts)

@@ -25,8 +25,10 @@ from popgraph.dialects.graphcore.base import (
 from popgraph.dialects.graphcore.collectives import Collective
 from popgraph.dialects.graphcore.quantization import Quantization
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, constant_array
+from popgraph.dialects.program.attributes import BlobAttr, DataAttr
+from popgraph.dialects.program.weights import LATER_BYTES
 from popgraph.passes.base import Compilation, Pass
-from popgraph.support.arrays import Array
+from popgraph.support.arrays import Array, owned
 from popgraph.support.laws import Proof, Rewrite
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
@@ -103,25 +105,49 @@ def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
 def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
     """Replaces an operation by literals; maps each of its results to its literal."""
     assert isinstance(op, GraphcoreOp)
-    operands = [constant_array(operand, weights) for operand in op.operands]
-    if isinstance(op, CheckIndicesOp) and operands[0] is not None:
-        error = op.error(operands[0])
-        if error is not None and not isinstance(op.parent_op(), GraphOp):
-            return {}  # a body may never run, so its error is not certain
-        if error is not None:
-            raise error
-    with np.errstate(all="ignore"):
-        arrays = op.evaluate(*(array for array in operands if array is not None))
+    if isinstance(op, LITERAL) and bytes_of(op.results[0]) >= LATER_BYTES:
+        made: Sequence[DataAttr | BlobAttr] = [_later(op, weights)]
+    else:
+        operands = [constant_array(operand, weights) for operand in op.operands]
+        if isinstance(op, CheckIndicesOp) and operands[0] is not None:
+            error = op.error(operands[0])
+            if error is not None and not isinstance(op.parent_op(), GraphOp):
+                return {}  # a body may never run, so its error is not certain
+            if error is not None:
+                raise error
+        arrays = _evaluated(op, [array for array in operands if array is not None])
+        made = [weights.attribute(array) for array in arrays]
     FOLD.fires()
-    made: dict[SSAValue, SSAValue] = {}
-    for result, array in zip(op.results, arrays, strict=True):
+    folded: dict[SSAValue, SSAValue] = {}
+    for result, attribute in zip(op.results, made, strict=True):
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            literal = ConstantOp(weights.attribute(as_array(array, dtype_of(result))))
+            literal = ConstantOp(attribute)
         literal.location = op.location
-        made[result] = literal.result
+        folded[result] = literal.result
         result.replace_all_uses_with(literal.result)
     Rewriter.erase_op(op)
-    return made
+    return folded
+
+
+def _evaluated(op: GraphcoreOp, operands: Sequence[Array]) -> list[Array]:
+    with np.errstate(all="ignore"):
+        arrays = op.evaluate(*operands)
+    return [
+        as_array(array, dtype_of(result)) for result, array in zip(op.results, arrays, strict=True)
+    ]
+
+
+def _later(op: GraphcoreOp, weights: WeightStore) -> DataAttr | BlobAttr:
+    """The literal of an operation's large result, which is computed while passes run."""
+    literals = [one.owner.literal for one in op.operands if isinstance(one.owner, ConstantOp)]
+    (result,) = op.results
+
+    def make() -> Array:
+        (array,) = _evaluated(op, [*map(weights.array, literals)])
+        return owned(np.asarray(array, order="C"))  # The file of a view may change.
+
+    origin = f"{op.name} {op.properties} {literals}"
+    return weights.later(origin, shape_of(result), dtype_of(result).numpy, make)
 
 
 def fold_small(

@@ -17,17 +17,22 @@ from popgraph.backends.c.memory.pages import LARGE_PAGE, together
 from popgraph.backends.c.memory.table import Literal, Slot, Table
 from popgraph.backends.interface import Key
 from popgraph.support import dtypes
-from popgraph.support.arrays import Array, ArrayStore, SharedArrays
+from popgraph.support.arrays import Array, ArrayStore, SharedArrays, owned
 from popgraph.support.cache_files import trim
 from popgraph.support.debug import Settings
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.sizes import Size
+from popgraph.support.tasks import Tasks
 from popgraph.support.trust import open_trusted
 from popgraph.support.warnings import KINDS, Notice
 
 SWITCH = "POPGRAPH_PROGRAM_CACHE"
 LIMIT = 4 << 30
 """Limit of the cached programs in bytes; the least recently used are evicted first."""
+
+
+SAVES = Tasks()
+"""The thread that writes files of programs, by key."""
 
 
 def is_watched() -> bool:
@@ -52,7 +57,8 @@ class Saved:
     library: str
     """The key of its library, see `compiling.library_key`."""
     table: Table
-    prepared: Prepared
+    prepared: Prepared | None
+    """The results of `prepare`; without them, a start runs it, and needs the model's weights."""
     notices: Sequence[Notice] = ()
     """The notices that every start repeats to the user."""
 
@@ -65,13 +71,19 @@ class ProgramKey(Key):
     """The model's text; initial values of variables that it contains are not stored again."""
 
     def save(self, saved: Saved, weights: ArrayStore) -> None:
-        """Stores a program for the next start; no effect if the cache cannot be written."""
+        """
+        Stores a program for the next start; no effect if the cache cannot be written.
+
+        A thread writes the file: its arrays do not change when the program runs. See `SAVES`.
+        """
         first, *others = readable_caches()
         if others:
             return  # the cache is read-only
+        SAVES.wait()  # The file that is written may be the home of some arrays.
         homes = weights.shared.homes
-        lost = {home for home in set(homes.values()) if not _file(first, home).is_file()}
-        written = _Written({key: home for key, home in homes.items() if home not in lost})
+        found = dict(homes)  # Another thread may add to it.
+        lost = {home for home in set(found.values()) if not _file(first, home).is_file()}
+        written = _Written({key: home for key, home in found.items() if home not in lost})
         prepared, slots = saved.prepared, saved.table.slots
         rows = [self._describe(slot, prepared, weights, written) for slot in slots]
         header = {
@@ -79,6 +91,8 @@ class ProgramKey(Key):
             "name": saved.name,
             "library": saved.library,
             "arena": saved.table.arena,
+            "persistent": saved.table.persistent,
+            "prepared": prepared is not None,
             "checks": [asdict(check) for check in saved.table.checks],
             "donations": dict(saved.table.donations),
             "sizes": [asdict(size) for size in saved.table.sizes],
@@ -87,19 +101,25 @@ class ProgramKey(Key):
             "homes": written.elsewhere,
             "notices": [[one.kind.__name__, one.text] for one in saved.notices],
         }
-        with suppress(OSError):
-            program_file.write(
-                _file(first, self.digest), header, [saved.prepared.persistent, *written.arrays]
-            )
-            homes |= dict.fromkeys(written.places, self.digest)
-            trim(first / "programs", LIMIT)
+        persistent = np.empty(0, np.uint8) if prepared is None else prepared.persistent
+        path, pieces = _file(first, self.digest), [persistent, *written.arrays]
+
+        def write() -> None:
+            with suppress(OSError):
+                program_file.write(path, header, pieces)
+                homes.update(dict.fromkeys(written.places, self.digest))
+                trim(first / "programs", LIMIT)
+
+        SAVES.begin(self.digest, write)
 
     def is_kept(self) -> bool:
         """Whether the cache has a file for this key."""
+        SAVES.wait(self.digest)
         return any(_file(cache, self.digest).is_file() for cache in readable_caches())
 
     def load(self, weights: ArrayStore) -> Saved | None:
         """The program of this key; None if it is missing or damaged."""
+        SAVES.wait(self.digest)
         for cache in readable_caches():
             doubts = suppress(OSError, ValueError, KeyError, TypeError, IndexError)
             with doubts, ExitStack() as stack:
@@ -107,32 +127,43 @@ class ProgramKey(Key):
         return None
 
     def _read(self, files: _Files, weights: ArrayStore) -> Saved:
-        header, persistent = files.own.header, files.own.piece(0)
+        header, prepared = files.own.header, None
         slots = tuple(_slot(row, weights, files) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
         donations = dict(header["donations"])
         sizes = tuple(map(Size.from_row, header["sizes"]))
-        table = Table(slots, header["arena"], len(persistent), checks, donations, sizes)
-        prepared = Prepared(persistent, _packings(table.packings, weights.shared, files))
+        table = Table(slots, header["arena"], header["persistent"], checks, donations, sizes)
+        if header["prepared"]:
+            packings = _packings(table.packings, weights.shared, files)
+            prepared = Prepared(files.own.piece(0), packings)
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
         return Saved(header["name"], header["library"], table, prepared, notices)
 
     def _describe(
-        self, slot: Slot, prepared: Prepared, weights: ArrayStore, written: _Written
+        self, slot: Slot, prepared: Prepared | None, weights: ArrayStore, written: _Written
     ) -> dict[str, Any]:
         """A slot as JSON; adds its array to `written`."""
-        if slot.space == "packing":
+        literal = None
+        if prepared is None:
+            literal = self._literal(slot, weights, written, is_kept=False)
+        elif slot.space == "packing":
             written.add(slot.label, prepared.packings[slot.label])
+        elif not slot.prepared:
+            literal = self._literal(slot, weights, written, is_kept=slot.space == "constant")
         return {
             "space": slot.space,
             "label": slot.label,
             "dtype": None if slot.dtype is None else slot.dtype.name,
             "shape": slot.shape,
             "prepared": slot.prepared,
-            "literal": None if slot.prepared else self._literal(slot, weights, written),
+            "sources": slot.sources,
+            "literal": literal,
         }
 
-    def _literal(self, slot: Slot, weights: ArrayStore, written: _Written) -> dict[str, Any] | None:
+    def _literal(
+        self, slot: Slot, weights: ArrayStore, written: _Written, *, is_kept: bool
+    ) -> dict[str, Any] | None:
+        """A literal as JSON; its array is stored if `is_kept`, or if the model lacks it."""
         literal = slot.literal
         if literal is None:
             return None
@@ -140,9 +171,11 @@ class ProgramKey(Key):
         if not literal.key:
             return row | {"inline": literal.data.hex()}
         row["key"] = literal.key
-        if slot.space == "constant" or literal.key not in self.text:
+        if is_kept or literal.key not in self.text:
             row["kept"] = True
-            written.add(literal.key, literal.array(weights))
+            shared = weights.shared.get(literal.key)
+            # The file of a view may change while a thread writes; large views have been copied.
+            written.add(literal.key, owned(literal.array(weights)) if shared is None else shared)
         return row
 
 
@@ -204,7 +237,8 @@ def _packings(sizes: Mapping[str, int], shared: SharedArrays, files: _Files) -> 
 def _slot(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Slot:
     """The inverse of `_describe`; the slot's literal is added to `weights`."""
     dtype = None if row["dtype"] is None else dtypes.BY_NAME[row["dtype"]]
-    slot = Slot(row["space"], row["label"], dtype, tuple(row["shape"]), None, row["prepared"])
+    shape, sources = tuple(row["shape"]), tuple(row["sources"])
+    slot = Slot(row["space"], row["label"], dtype, shape, None, row["prepared"], sources)
     literal = row["literal"]
     return slot if literal is None else replace(slot, literal=_literal(literal, weights, files))
 

@@ -15,7 +15,7 @@ from popgraph.backends.c.memory.pages import ALIGNMENT, LARGE_PAGE, aligned
 from popgraph.support.arrays import Array
 from popgraph.support.cache_files import digest, write_cache_file
 
-MAGIC = "popgraph program 6"
+MAGIC = "popgraph program 7"
 BLOCK = 1 << 16
 """Bytes per partial sum of a checksum."""
 STEP = 4 * BLOCK

@@ -44,14 +44,16 @@ class Slot:
     literal: Literal | None = None
     prepared: bool = False
     """Whether only `prepare` reads it."""
+    sources: tuple[int, ...] = ()
+    """The slots of the constants that a packing is filled from."""
 
 
 THREADS, ARENA, PERSISTENT = Slot("threads", ""), Slot("arena", ""), Slot("persistent", "")
 
 
-def packed(key: str, size: int) -> Slot:
+def packed(key: str, size: int, sources: tuple[int, ...]) -> Slot:
     """The slot of packed weights; `prepare` fills it unless another program has done so."""
-    return Slot("packing", key, BY_NAME["u8"], (size,))
+    return Slot("packing", key, BY_NAME["u8"], (size,), sources=sources)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,8 @@ class Layout:
                 self._add(key, slot)
 
         for packing in packings:
-            self._add(("packing", packing.key), packed(packing.key, packing.end - packing.begin))
+            slot = packed(packing.key, packing.end - packing.begin, self._sources(packing.op))
+            self._add(("packing", packing.key), slot)
             self._filled[packing.op] = self._slot_numbers["packing", packing.key]
 
     def _add(self, key: tuple[str, object], slot: Slot) -> None:
@@ -90,6 +91,12 @@ class Layout:
             self.slots.append(slot)
         elif not slot.prepared:
             self.slots[number] = replace(self.slots[number], prepared=False)
+
+    def _sources(self, op: Operation) -> tuple[int, ...]:
+        """The slots of the constants that a call reads."""
+        buffers = [value.owner for value in op.operands if isinstance(value.owner, BufferOp)]
+        keys = [_key(buffer) for buffer in buffers if buffer.space.data == "constant"]
+        return tuple(self._slot_numbers[key] for key in keys)
 
     def constants(self) -> Iterator[tuple[tuple[str, object], Slot]]:
         """The slots of constants with their keys."""

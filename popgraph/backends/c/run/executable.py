@@ -15,6 +15,7 @@ from popgraph.backends.c.memory.donations import donated, in_memory_of
 from popgraph.backends.c.memory.pages import (
     LARGE_PAGE,
     aligned,
+    reserved,
     scratch,
     to_huge_pages,
     together,
@@ -48,7 +49,8 @@ class Blank:
 
     def __init__(self, table: Table, shared: SharedArrays) -> None:
         _, missing = _packings(table, shared)
-        self.packings = Computed(lambda: touched(together(missing)))
+        reserve = reserved(shared)
+        self.packings = Computed(lambda: touched(together(missing, reserve)))
         """Packings that no program of the model shares."""
         # Runs below the bounds need less, and a child only stores the program.
         is_used = not table.sizes and not in_child()
@@ -97,14 +99,11 @@ class CExecutable(NativeExecutable):
         pointers[table.slots.index(THREADS)] = threads
         self._pointers, self._address = pointers, ctypes.addressof(pointers)
         self._code, self._entry = code, code.run
-        self.packings = (
-            self._prepare(weights.shared, blank) if prepared is None else prepared.packings
-        )
+        self.packings = self._prepare(weights, blank) if prepared is None else prepared.packings
         """The packed weights by key, which other programs of the model may share."""
         for key, number in table.named("packing").items():
             self._arrays[number] = self.packings[key]
             pointers[number] = self.packings[key].ctypes.data
-        self._release()
         self.inputs = self._signature("input")
         inputs, outputs = self._views("input"), self._views("output")
         self._checks = [
@@ -120,17 +119,27 @@ class CExecutable(NativeExecutable):
         self._scratch = self._unwritten() if is_poisoned() else ()
         """The memory that is poisoned before each run."""
 
-    def _prepare(self, shared: SharedArrays, blank: Blank | None) -> dict[str, Array]:
+    def _prepare(self, weights: ArrayStore, blank: Blank | None) -> dict[str, Array]:
         """Runs `prepare`; returns all packings, shared ones included."""
-        found, missing = _packings(self.table, shared)
+        found, missing = _packings(self.table, weights.shared)
         made = {} if blank is None else blank.packings()
         if made.keys() != missing.keys():
             made = together(missing)
-        numbers = self.table.named("packing")
-        for key, array in made.items():
-            self._pointers[numbers[key]] = array.ctypes.data
-        self._code.prepare(self._address)  # Skips packings whose pointer is null.
-        return found | {key: shared.share(key, array) for key, array in made.items()}
+        slots, numbers = self.table.slots, self.table.named("packing")
+        steps = [([key], slots[numbers[key]].sources) for key in made]
+        if self.table.persistent:  # A single call also computes its other contents.
+            steps = [([*made], tuple(range(len(slots))))]
+        for keys, sources in steps:
+            held = {numbers[key]: made[key] for key in keys}
+            for number in sources:
+                if slots[number].prepared and (literal := slots[number].literal) is not None:
+                    held[number] = _usable(literal.array(weights))
+            for number, array in held.items():
+                self._pointers[number] = array.ctypes.data
+            self._code.prepare(self._address)  # Skips packings whose pointer is null.
+            for number in held:
+                self._pointers[number] = None
+        return found | {key: weights.shared.share(key, array) for key, array in made.items()}
 
     def share(self, other: CExecutable) -> None:
         for name, number in other.table.named("variable").items():
@@ -195,15 +204,15 @@ class CExecutable(NativeExecutable):
             case "persistent":
                 size = max(self.table.persistent, 1)
                 return aligned(size) if prepared is None else prepared.persistent
-            case "constant" if slot.prepared and prepared is not None:
+            case "constant" if slot.prepared:
                 return None
         assert slot.dtype is not None
         first = None if slot.literal is None else slot.literal.array(weights)
         if slot.space == "constant":
             assert slot.literal is not None and first is not None, "a constant has a literal"
-            if prepared is None and not slot.prepared:
+            if prepared is None:
                 first = _in_huge_pages(slot.literal, first, weights.shared)
-            return np.require(first, requirements=["C", "ALIGNED"])
+            return _usable(first)
         count = int(np.prod(slot.shape, dtype=np.int64))
         allocated = zeros if slot.space != "output" and first is None else aligned
         array = allocated(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
@@ -211,13 +220,6 @@ class CExecutable(NativeExecutable):
         if first is not None:
             np.copyto(array, first)
         return array
-
-    def _release(self) -> None:
-        """Frees the constants that only `prepare` reads."""
-        for number, slot in enumerate(self.table.slots):
-            if slot.prepared and slot.space == "constant":
-                self._arrays[number] = None
-                self._pointers[number] = None
 
     def _signature(self, space: str) -> dict:  # type: ignore[type-arg]
         found = {}
@@ -419,6 +421,11 @@ class CExecutable(NativeExecutable):
             known = ", ".join(map(repr, self._variables)) or "none"
             raise RunError(f"the model has no variable {name!r}", hint=f"its variables are {known}")
         return view
+
+
+def _usable(array: Array) -> Array:
+    """The elements in the order and alignment that C requires."""
+    return np.require(array, requirements=["C", "ALIGNED"])
 
 
 def _in_huge_pages(literal: Literal, array: Array, shared: SharedArrays) -> Array:
