@@ -29,6 +29,9 @@ SMALL_PAGE = 4096
 RESERVE_STEP = 16 << 20
 """Bytes that a thread provides at once, in 32 ms at most; another thread may continue then."""
 
+MOST_RESERVED = 1 << 30
+"""Limit of such bytes: a program may not pack all weights, and larger models answer late anyway."""
+
 NO_PAGES = AttributeError, OSError, ValueError, OverflowError
 """Errors of systems without large pages, or without enough memory."""
 
@@ -115,7 +118,7 @@ def reserving(shared: SharedArrays, expected: int) -> Iterator[None]:
     is_first = shared.is_empty and shared not in _RESERVES and not in_child()
     if is_first and expected >= RESERVE_STEP and not is_poisoned():
         with suppress(*NO_PAGES):
-            _RESERVES[shared] = Reserve(expected)
+            _RESERVES[shared] = Reserve(min(expected, MOST_RESERVED))
     try:
         yield
     finally:
