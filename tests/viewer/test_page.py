@@ -441,10 +441,11 @@ def test_columns_of_tables_are_wide_enough(browser: Any, measured: Path, size: A
         for view in ("program", "memory"):
             tab.click(f"[data-view={view}]")
             tab.wait_for_selector("#center td.text")
-            cells = tab.query_selector_all("#center td.text")
-            assert min(cell.bounding_box()["width"] for cell in cells) >= 115
-            for cell in cells:
-                assert (cell.get_attribute("title") or "") == cell.text_content()
+            read = "[cell.getBoundingClientRect().width, cell.title, cell.textContent]"
+            # At once: the page may replace the cells meanwhile.
+            cells = tab.eval_on_selector_all("#center td.text", f"all => all.map(cell => {read})")
+            assert min(width for width, _, _ in cells) >= 115
+            assert all(title == text for _, title, text in cells)
             cut = "[...document.querySelectorAll('.columns .number')].filter((cell) => "
             assert tab.evaluate(cut + "cell.scrollWidth > cell.clientWidth).length") == 0
 
