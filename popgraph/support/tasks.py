@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread, current_thread
-from weakref import WeakSet
 
 from popgraph.support.forked import in_child
 from popgraph.support.locks import Lock
@@ -24,7 +23,8 @@ class Tasks:
         self._lock = Lock()
         self._name = ""
         self._thread: Thread | None = None
-        _ALL.add(self)
+        if hasattr(os, "register_at_fork"):  # Windows has no fork.
+            os.register_at_fork(before=self.wait)
 
     def begin(self, name: str, task: Callable[[], object]) -> None:
         """
@@ -47,15 +47,3 @@ class Tasks:
         thread = self._thread
         if thread is not None and name in (None, self._name) and thread is not current_thread():
             thread.join()
-
-
-_ALL: WeakSet[Tasks] = WeakSet()
-
-
-def _wait_for_all() -> None:
-    for tasks in list(_ALL):
-        tasks.wait()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork.
-    os.register_at_fork(before=_wait_for_all)

@@ -120,6 +120,15 @@ def build(sample: Sample) -> Built:
     return Built(graph, op, arrays)
 
 
+def twins(sample: Sample) -> ModuleOp:
+    """A module with an operation twice."""
+    built = build(sample)
+    module, op = built.module(), built.op
+    assert op.parent is not None
+    op.parent.insert_op_after(op.clone(), op)
+    return module
+
+
 def place(sample: Sample, values: Iterator[SSAValue]) -> GraphcoreOp:
     """Constructs the sample's operation on the next of `values`."""
     operands = [

@@ -16,7 +16,7 @@ from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
 from popgraph.support.errors import PassError
 from tests.checking import check_ir
-from tests.dialects.graphcore_run import Sample, build
+from tests.dialects.graphcore_run import Sample, build, twins
 from tests.dialects.graphcore_samples import SAMPLES
 
 COMPOSITE = [sample for sample in SAMPLES if issubclass(sample.op, gc.Composite)]
@@ -82,13 +82,6 @@ def test_unknown_composites_to_keep_are_refused() -> None:
 def test_copies_are_what_equal_composites_expand_to() -> None:
     samples = [sample for sample in COMPOSITE if issubclass(sample.op, expand.REPEATED)]
     assert {sample.op for sample in samples} == {*expand.REPEATED}
-
-    def twins(sample: Sample) -> ModuleOp:
-        built = build(sample)
-        module, op = built.module(), built.op
-        assert op.parent is not None
-        op.parent.insert_op_after(op.clone(), op)
-        return module
 
     for sample in samples:
         copied, written = twins(sample), twins(sample)

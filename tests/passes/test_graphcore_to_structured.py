@@ -32,7 +32,7 @@ from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
 from popgraph.support.tuning import Tuning
 from tests.checking import check_ir
-from tests.dialects.graphcore_run import Sample, build
+from tests.dialects.graphcore_run import Sample, build, twins
 from tests.dialects.graphcore_samples import SAMPLES
 from tests.sampling import share
 
@@ -288,15 +288,6 @@ def test_composites_are_not_lowered() -> None:
     assert str(module) == before
 
 
-def twins(sample: Sample) -> ModuleOp:
-    """A module with an operation twice."""
-    built = build(sample)
-    module, op = built.module(), built.op
-    assert op.parent is not None
-    op.parent.insert_op_after(op.clone(), op)
-    return module
-
-
 REPEATABLE = [each for each in SAMPLES if issubclass(each.op, to_structured.REPEATED)]
 
 
@@ -306,6 +297,18 @@ def test_copies_are_what_equal_operations_lower_to() -> None:
         for op in [op for op in module.walk() if isinstance(op, GraphcoreOp)]:
             to_structured.lower(op, Tuning(), Repeats(()))
         assert module.is_structurally_equivalent(lowered(twins(sample))), f"{sample}"
+
+
+def test_a_value_read_twice_is_not_copied_as_two_values() -> None:
+    graph = GraphOp("main", ["x", "y"], [TensorType(f32, [2])] * 2)
+    x, y = graph.block.args
+    pairs = [(x, x), (x, y), (y, x), (y, y)]
+    with ImplicitBuilder(graph.block):
+        found = [gc.SubOp(*pair) for pair in pairs]
+        ReturnOp([one.result for one in found], list("abcd"))
+    inputs = {"x": np.full(2, 5, np.float32), "y": np.full(2, 3, np.float32)}
+    results, _ = evaluate(lowered(ModuleOp([graph])), inputs, Compilation().weights)
+    assert [results[name].tolist() for name in "abcd"] == [[0, 0], [2, 2], [-2, -2], [0, 0]]
 
 
 def test_operations_with_other_constants_are_not_copies() -> None:

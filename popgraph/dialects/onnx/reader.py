@@ -126,9 +126,9 @@ class _Attributes:
     """Whether the node is of another domain or calls a function."""
     values: dict[str, object] = field(default_factory=dict)
     graphs: list[str] = field(default_factory=list)
-    """The names of those that are graphs."""
+    """Names of the attributes that contain graphs."""
     odd: list[AttributeProto] = field(default_factory=list)
-    """Those whose encoding is not canonical."""
+    """Attributes with an encoding that is not canonical."""
     notes: list[AttributeProto] = field(default_factory=list)
     """Notes, which are not among the values; see annotations.py."""
 
@@ -195,7 +195,7 @@ class _Attributes:
 
 
 def _kept_notes(writer: GraphWriter, node: NodeProto) -> set[str]:
-    """Names of attributes that are notes, without those of the operator's schema."""
+    """Names of notes among the attributes; the operator's schema has none of them."""
     kept = kept_names(node)
     if kept and (version := writer.opsets.get(node.domain)) is not None:
         known = op_class(node.op_type, version)

@@ -53,7 +53,7 @@ class SchemaOp(OnnxOp):
     KINDS: ClassVar[Mapping[str, str]]
     """{other attribute: its kind}."""
     REQUIRED: ClassVar[tuple[str, ...]]
-    """The attributes without which there is no node."""
+    """The attributes that every node has."""
     DEFAULTS: ClassVar[Mapping[str, Attribute]]
     SEGMENTS: ClassVar[tuple[bool, bool, bool]]
     """Whether the operator has each property of `SEGMENTS`."""

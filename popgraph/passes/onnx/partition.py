@@ -96,7 +96,7 @@ def host_node(op: OnnxOp) -> bool:
 
 
 def _is_python(op: Operation) -> bool:
-    """Whether Python computes a node, apart from graphs inside it."""
+    """Whether Python computes a node, whatever the graphs inside it contain."""
     values = (*op.operands, *op.results)
     return _is_of_python(op) or any(_is_container(value.type) for value in values)
 
